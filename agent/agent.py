@@ -5,7 +5,7 @@ One task group holds two tasks: the watch, whose views are events, and (until it
 outcome is an event. The agent takes events one at a time on the loop's thread and performs the machine's actions in
 order. It makes no decision of the protocol; `common.protocol.pod` makes them all.
 
-It is the same agent beside a worker's guards and above a worker of its own (`agent.worker_keeper`). It owns no process:
+It is the same agent beside a worker's guards and below one (`agent.worker_keeper`). It owns no process:
 it reads no environment and never exits, so that thousands of agents can run in one loop under virtual time.
 """
 
@@ -21,10 +21,10 @@ from inplace.agent.announce.notice_sender import NoticeSender
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
+from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.exit_code import ExitCode
-from inplace.agent.worker.worker import Worker
 from inplace.agent.worker_keeper import WorkerKeeper
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.agent import (
@@ -53,8 +53,6 @@ from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
-    from inplace.agent.settings.arguments import WorkerOptions
-    from inplace.agent.worker.outside_signals import OutsideSignals
 
 UNANSWERED_S: Final = 2.0  # then what earlier runs wrote is told, be the announcement answered or not
 REMINDER: Final = "reminder"  # its task's name
@@ -69,19 +67,9 @@ class Agent:
     Args:
         config: settings, already checked.
         worker: this Pod's.
-        options: how a worker below this process is run; None where guards run it.
-        outside: the signals for a worker that is this process's child; None where a guard gets them.
     """
 
-    def __init__(
-        self,
-        config: AgentConfig,
-        deps: AgentDeps,
-        *,
-        worker: Worker,
-        options: WorkerOptions | None = None,
-        outside: OutsideSignals | None = None,
-    ) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, *, worker: LinkedWorker) -> None:
         self._config = config
         self._clock = deps.clock
         self._rng = deps.rng
@@ -111,15 +99,13 @@ class Agent:
         self.keeper = WorkerKeeper(
             deps,
             worker,
-            options,
-            outside,
             phases=self._phases,
             state=lambda: self._machine,
             take=self.take,
             end=self.end,
             on_look=self._notices.take_look,
         )
-        self._machine = _first_state(config, options, self.keeper.failures)
+        self._machine = _first_state(config, self.keeper.failures)
         budget = RetryBudget(deps.rng, config.herd.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -155,7 +141,7 @@ class Agent:
         return self._machine.agent
 
     async def run(self) -> int:
-        """Run until an action ends the agent; return the process's exit code. No process of a worker below it is left.
+        """Run until an action ends the agent; return the process's exit code.
 
         Raises:
             ExceptionGroup: a bug of ours (InvariantError inside); never caught here.
@@ -264,7 +250,7 @@ class Agent:
 
         What a view makes every agent of a large group send at once is spread. Who found out by itself goes first.
         """
-        await self.keeper.until_fit(epoch)
+        await self.keeper.until_fit()
         if self._exit.done():
             return  # this Pod may not join
         if self._ordered_s is not None:
@@ -322,7 +308,7 @@ class Agent:
     def _explain(self, code: int) -> None:
         """Log why kubelet is to start every container of this Pod anew."""
         state, view = self._machine, self.state.view
-        if not state.ends_with_guards:
+        if state.restart_code is None:
             why = "a container of a worker is gone"
             if self._config.guards_awaited:
                 why += ", or no guard came from it"
@@ -371,24 +357,14 @@ class Agent:
         )
 
 
-def _first_state(config: AgentConfig, options: WorkerOptions | None, failures: int) -> PodState:
+def _first_state(config: AgentConfig, failures: int) -> PodState:
     """Return where the machine of a new process stands."""
     agent = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0)
     code = config.restart_exit_code
-    if options is None:
-        return PodState(
-            agent,
-            restart_code=code if config.restart_depth == DEPTH_CONTAINERS else None,
-            clean_code=code,
-            is_guarded=True,
-            clean_after=config.clean_after,
-            failures=failures,
-        )
     return PodState(
         agent,
-        final_codes=options.final_codes,
-        restart_code=code if options.once else None,
-        clean_code=config.container_restart_exit_code,
+        restart_code=code if config.restart_depth == DEPTH_CONTAINERS else None,
+        clean_code=code,
         clean_after=config.clean_after,
         failures=failures,
     )

@@ -1,12 +1,13 @@
 """
-`inplace-agent guard`: the worker's parent in the worker's own container, beside a sidecar agent.
+The guard: the worker's parent in the worker's own container. Its agent is a sidecar, or its own child.
 
 It starts the worker when the agent lifts the barrier, tells the agent at once how the worker ended, and ends the
 worker's process tree at once when the agent leaves. So kubelet finds every container of the Pod ended at its first
 look, and no startup probe stands on the way. `common.protocol.guard` decides; this module performs.
 
 It stays beside every worker, so it loads very little: no asyncio, and the C modules below `signal` and `socket`.
-Without an agent it waits, and says so. It holds no token and sends no request.
+Without a sidecar it waits, and says so. With an agent that is its child (`inplace-agent run`) the end of either is the
+container's. It holds no token and sends no request.
 """
 
 from __future__ import annotations
@@ -15,16 +16,15 @@ import os
 import select
 import time
 from _signal import SIGCHLD, SIGINT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
-from _socket import AF_UNIX, SOCK_STREAM, socket
 
-from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
-from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, reachable, save_file, tail_folder
+from inplace.agent.link.client import READ_BYTES_MAX, LinkClient, OwnAgent
+from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S
+from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, save_file
 from inplace.agent.settings.arguments import WorkerOptions
 from inplace.agent.settings.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, PROGRESS_DIR, epoch_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.guard import (
     RUNNING,
     WAITING,
@@ -59,24 +59,25 @@ from inplace.common.protocol.link import (
     Hello,
     Leaving,
     Lifted,
-    LineReader,
     Signal,
     Started,
     TakeStacks,
     Unfit,
-    line_of,
 )
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as UNFIT
 
 if TYPE_CHECKING:
+    from _socket import socket
+
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.guard import Action, Event
     from inplace.common.protocol.link import Message
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
-READ_BYTES_MAX: Final = 4096
-STARTED: Final = "worker_started"  # the simulator looks for this event
+STUCK: Final = 5  # as `agent.settings.exit_code` has it, which loads enum: the agent waited for the worker's end
+STARTED: Final = "worker_started"  # the simulator looks for these two events
+EXITED: Final = "worker_exited"
 
 
 class Guard:
@@ -85,29 +86,38 @@ class Guard:
     Args:
         cleaning: cleans after a worker.
         progress: the folder of the ranks' progress.
+        tails: the folder for the tail of each run's output; "" keeps none.
+        own: its agent, if that is its child; None: it is elsewhere.
     """
 
-    def __init__(self, options: WorkerOptions, env: Mapping[str, str], cleaning: Cleaning, progress: str) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        env: Mapping[str, str],
+        cleaning: Cleaning,
+        progress: str,
+        *,
+        tails: str,
+        own: OwnAgent | None = None,
+    ) -> None:
         self._cleaning = cleaning
         self._options = options
         self._env = env
-        self._path = env.get("LINK_FILE") or LINK_FILE
         self._progress = progress
         self._callbacks: dict[int, Callable[[], object]] = {}  # by descriptor
-        folder = tail_folder(self._path, "")
-        self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG, tail_folder=folder)
+        self._own = own
+        pid = own.pid if own is not None else 0
+        self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG, tail_folder=tails, agent=pid)
         self._saves: SaveRequests | None = None
         if options.save_within_s > 0:
             from inplace.agent.worker.save_requests import SaveRequests
 
             self._saves = SaveRequests(save_file(progress), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
-        self._link: socket | None = None
-        self._lines = LineReader()
+        self._link = LinkClient(env.get("LINK_FILE") or LINK_FILE)
         self._kill_at_s: float | None = None
         self._exit_code = 0  # of the worker that ended last
         self._code: int | None = None
-        self._patience = Patience(self._path)
         self._wakes, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         set_wakeup_fd(wakes, warn_on_full_buffer=False)
         for number in (SIGCHLD, SIGTERM, SIGINT):
@@ -120,8 +130,11 @@ class Guard:
         """Follow the link, signals and the worker until there is an exit code."""
         self._clean()
         self._check()
+        if self._own is not None:
+            self._greet(self._own.link)
+            self._host.reap()  # it may have ended BEFORE this process took SIGCHLD
         while self._code is None:
-            if self._link is None:
+            if not self._link.is_open:
                 self._connect()
             poll = select.poll()
             for descriptor in self._callbacks:
@@ -149,8 +162,8 @@ class Guard:
         if self._saves is not None and self._saves.by_s is not None and time.monotonic() >= self._saves.by_s:
             self._end_saving()
         self._host.go_on()
-        if self._state.phase == WAITING:
-            self._patience.go_on()
+        if self._state.phase == WAITING and self._own is None:
+            self._link.patience.go_on()
 
     def _clean(self) -> None:
         """Clean what a worker left; one is cleaned after BEFORE its Pod announces again."""
@@ -160,9 +173,9 @@ class Guard:
     def _check(self) -> None:
         """Check this container, if that was asked for, BEFORE the agent hears that it may announce."""
         if self._options.before_announce:
-            self._host.check({})
+            self._host.check()
             if self._host.is_checking:
-                self._tell(self._check_word())
+                self._link.tell(self._check_word())
 
     def _check_word(self) -> Checking | Fit:
         """Return what the agent is told of the check now."""
@@ -170,7 +183,7 @@ class Guard:
 
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
-        waits = [RECONNECT_S if self._link is None else PATIENCE_S]
+        waits = [PATIENCE_S if self._link.is_open or self._own is not None else RECONNECT_S]
         save_by_s = self._saves.by_s if self._saves is not None else None
         dues_s = (self._kill_at_s, save_by_s, self._host.due_s())
         waits += [max(0.0, at_s - time.monotonic()) for at_s in dues_s if at_s is not None]
@@ -197,18 +210,21 @@ class Guard:
                 GUARD_LOG.warning("worker_killed", message=message)
                 self._host.signal(SIGKILL)
             case TellEnding(epoch):
-                self._tell(Ending(epoch))
+                self._link.tell(Ending(epoch))
             case TellEnd(epoch, code, failed):
-                self._tell((Failed if failed else Ended)(epoch, code))
+                self._link.tell((Failed if failed else Ended)(epoch, code))
             case TellAbsent():
                 self._clean()
                 if self._state.epoch:  # else `run` has begun it
                     self._check()
-                self._tell(Absent(round(self._options.grace_s * 1000)))
+                self._link.tell(Absent(round(self._options.grace_s * 1000)))
                 if self._state.epoch:
-                    self._patience.begin()
+                    self._link.patience.begin()
             case Leave(code):
-                self._leave(code)
+                told = (
+                    self._state.signal if self._own is not None else 0
+                )  # then this code is the Pod's end, not a run's
+                self._leave(128 + told if told and code not in self._options.final_codes else code)
 
     def _start(self, epoch: int) -> None:
         """Execute the worker."""
@@ -224,7 +240,7 @@ class Guard:
             message = "it needs inplace.dev/restart: process on the JobSet"
             GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
         self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)
-        self._tell(Started(epoch))
+        self._link.tell(Started(epoch))
         GUARD_LOG.info(STARTED, epoch=epoch or None)
 
     def _stop(self) -> None:
@@ -271,81 +287,85 @@ class Guard:
         """Tell the agent, or end: nothing of the worker is left, or it survives SIGKILL."""
         code, epoch = self._exit_code, self._state.epoch
         self._take(WorkerEnded(code, entirely))
-        GUARD_LOG.info("worker_exited", epoch=epoch or None, exit_code=code)
+        GUARD_LOG.info(EXITED, epoch=epoch or None, exit_code=code)
 
     def pod_checked(self, unfit: str) -> None:
         """Tell the agent that this container may join, or end it: its Job replaces the Pod."""
         if not unfit:
-            self._tell(self._check_word())
+            self._link.tell(self._check_word())
             return
         GUARD_LOG.error("check_failed", message=unfit, then="the Pod ends")
-        self._tell(Unfit())
+        self._link.tell(Unfit())
         self._leave(UNFIT)
 
     def worker_examined(self, problem: str) -> None:
         """Tell the agent that the command of --on-stall does not run."""
         if problem:
             GUARD_LOG.warning("stall_examined", message=problem)
-        self._tell(Examines())
+        self._link.tell(Examines())
+
+    def agent_ended(self, code: int) -> None:
+        """Leave as the agent below this guard did, once nothing of the worker is left."""
+        assert self._own is not None
+        self._own.code = code
+        if self._code is None:
+            self._lose_agent()
+        if self._state.phase == WAITING or code == STUCK:
+            self._leave(code)
+
+    def _lose_agent(self) -> None:
+        """End the worker, whose agent is gone or ends now."""
+        if self._own is not None:
+            self._own.left_first = True
+        self._take(LinkEnded())
 
     def _connect(self) -> None:
-        """Try to reach the agent, at most once."""
-        if self._state.phase != WAITING:
+        """Try to reach the sidecar, at most once."""
+        if self._state.phase != WAITING or self._own is not None:
             return  # another link would be another agent's
-        link = socket(AF_UNIX, SOCK_STREAM)
-        try:
-            with reachable(self._path) as address:
-                link.connect(address)
-            words: list[Message] = [Hello()]
-            if self._options.on_stall:
-                words.append(Examines())
-            if self._options.before_announce:
-                words.append(self._check_word())
-            link.sendall(b"".join(map(line_of, words)))
-        except OSError as error:
-            link.close()
-            self._patience.note(f"no agent there yet ({error.strerror})")
-            return
-        link.setblocking(False)
-        self._link, self._lines = link, LineReader()
-        self.add_reader(link.fileno(), self._read)
+        link = self._link.connect()
+        if link is not None:
+            self._greet(link)
+
+    def _greet(self, link: socket) -> None:
+        """Say who is here, and listen from now on."""
+        words: list[Message] = [Hello()]
+        if self._options.on_stall:
+            words.append(Examines())
+        if self._options.before_announce:
+            words.append(self._check_word())
+        self._link.open(link, words)
+        if self._link.is_open:
+            self.add_reader(self._link.descriptor, self._read)
 
     def _read(self) -> None:
         """Take in what the agent says, or that it is gone."""
-        if self._link is None:
-            return
-        try:
-            received = self._link.recv(READ_BYTES_MAX)
-            messages = self._lines.feed(received)
-        except BlockingIOError:
-            return
-        except OSError:
-            received, messages = b"", []
-        except RemoteProtocolError as error:
-            received, messages = b"", []
-            self._patience.refuse(str(error))
+        messages, goes_on = self._link.read()
         for message in messages:
-            self._patience.note("the barrier is up")
-            if isinstance(message, Lifted):
-                self._take(BarrierLifted(message.epoch))
-            elif isinstance(message, Signal):
-                if self._state.phase == RUNNING:
-                    self._host.cut("the worker is to end")
-                self._take(AgentSignal(message.number))
-            elif isinstance(message, Examine):
-                self._examine(message)
-            elif isinstance(message, TakeStacks):
-                self._host.take_stacks(message.request)
-            elif isinstance(message, Hello) and message.depth == LINK_PROCESS:
-                self._take(StayOn())
-            elif isinstance(message, Leaving):
-                self._take(LinkEnded())
-            elif isinstance(message, Unfit) and self._state.phase == WAITING:
-                GUARD_LOG.error("check_failed", message="the check of another container of this Pod failed")
-                self._leave(UNFIT)
-        if not received:
+            self._link.patience.note("the barrier is up")
+            self._hear(message)
+        if not goes_on:
             self._close()
-            self._take(LinkEnded())
+            self._lose_agent()
+
+    def _hear(self, message: Message) -> None:
+        if isinstance(message, Lifted):
+            self._take(BarrierLifted(message.epoch))
+        elif isinstance(message, Signal):
+            if self._state.phase == RUNNING:
+                self._host.cut("the worker is to end")
+            self._take(AgentSignal(message.number))
+        elif isinstance(message, Examine):
+            self._examine(message)
+        elif isinstance(message, TakeStacks):
+            self._host.take_stacks(message.request)
+        elif isinstance(message, Hello) and message.depth == LINK_PROCESS:
+            self._take(StayOn())
+        elif isinstance(message, Leaving):
+            self._lose_agent()
+        elif isinstance(message, Unfit) and self._state.phase == WAITING:
+            GUARD_LOG.error("check_failed", message="the check of another container of this Pod failed")
+            self._leave(UNFIT)
 
     def _examine(self, asked: Examine) -> None:
         """Look at a worker that hangs; the agent waits for the end of that."""
@@ -354,26 +374,23 @@ class Guard:
         if self._state.phase == RUNNING:
             self._host.examine(asked.pid, asked.silent_s)
         else:
-            self._tell(Examines())
+            self._link.tell(Examines())
 
     def _leave(self, code: int) -> None:
-        """End the guard."""
+        """End the guard: with this code, or as its own agent, if that left first."""
+        if self._code is not None:
+            return
         self._code = code
+        self._close()
+        if self._own is not None:
+            self._own.await_end(self._host.reap)
+            if self._own.left_first and self._own.code is not None:
+                self._code = self._own.code
         self._host.end()
 
-    def _tell(self, message: Message) -> None:
-        """Say something to the agent, if it is there."""
-        if self._link is not None:
-            try:  # noqa: SIM105
-                self._link.sendall(line_of(message))
-            except OSError:
-                pass  # gone: the end of the link says so
-
     def _close(self) -> None:
-        if self._link is not None:
-            self.remove_reader(self._link.fileno())
-            self._link.close()
-            self._link = None
+        self.remove_reader(self._link.descriptor)
+        self._link.close()
 
 
 def _take(_number: int, _frame: object) -> None:

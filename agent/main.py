@@ -52,13 +52,9 @@ def _follow(arguments: list[str]) -> int:
 
     restore_locale()  # the worker gets what is in os.environ
     hide_command(options.command)
-    if arguments[:1] == ["guard"]:
-        from inplace.agent.start.guard_main import run_guard
+    from inplace.agent.start.guard_main import run_both, run_guard
 
-        return run_guard(options, os.environ)
-    from inplace.agent.start.supervisor_main import run_supervised
-
-    return run_supervised(options, os.environ)
+    return (run_guard if arguments[:1] == ["guard"] else run_both)(options, os.environ)
 
 
 def _hold() -> None:

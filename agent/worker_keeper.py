@@ -1,7 +1,7 @@
 """
 Start, watch and end this Pod's worker, run after run, and tell the Pod's machine how each run goes.
 
-`common.protocol.pod` decides; this class performs what concerns the worker, whose parent is this process or a guard.
+`common.protocol.pod` decides; this class performs what concerns the worker, whose parents are guards.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from inplace.agent.deps import AgentDeps
+from inplace.agent.link.linked_worker import LinkedWorker, WorkerLostError, WorkerStuckError
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.settings.address import SAVE_FILE
-from inplace.agent.settings.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, PROGRESS_DIR, epoch_variables
 from inplace.agent.settings.epoch_file import Failures
-from inplace.agent.settings.exit_code import ExitCode, UnfitError
-from inplace.agent.worker.outside_signals import HARMLESS
-from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStuckError
+from inplace.agent.settings.exit_code import ExitCode
+from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.agent import AgentPhase, Verdict
 from inplace.common.protocol.failure_report import WorkerRaised
@@ -37,8 +35,6 @@ from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
     from inplace.agent.progress.last_words import LastWords
-    from inplace.agent.settings.arguments import WorkerOptions
-    from inplace.agent.worker.outside_signals import OutsideSignals
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.stall import StallState
 
@@ -51,8 +47,6 @@ class WorkerKeeper:
 
     Args:
         worker: starts and ends the worker's processes.
-        options: how a worker below this process is run; None where guards run it.
-        outside: the signals for a worker that is this process's child; None where a guard gets them.
         phases: told when the worker starts and ends.
         state: returns where the Pod's machine stands.
         take: advances the machine by an event.
@@ -63,9 +57,7 @@ class WorkerKeeper:
     def __init__(
         self,
         deps: AgentDeps,
-        worker: Worker,
-        options: WorkerOptions | None,
-        outside: OutsideSignals | None,
+        worker: LinkedWorker,
         *,
         phases: RestartPhases,
         state: Callable[[], PodState],
@@ -74,8 +66,6 @@ class WorkerKeeper:
         on_look: Callable[[StallState], object],
     ) -> None:
         self._worker = worker
-        self._options = options
-        self._outside = outside
         self._clock = deps.clock
         self._log = deps.log
         self._memory = deps.memory
@@ -104,36 +94,22 @@ class WorkerKeeper:
         self._listening: asyncio.Task[None] | None = None  # for an exception that ends a rank of it
         self._words: LastWords | None = None  # what that was
 
-    async def until_fit(self, epoch: int) -> None:
-        """Check this Pod, once before each start, or end the agent."""
-        if self._is_fit:
-            return
-        try:
-            await self._worker.until_fit(epoch)
-        except UnfitError as error:
-            self._log.error("check_failed", message=str(error), then=f"exit {ExitCode.UNFIT.value}")
-            self._end(ExitCode.UNFIT)
-        except WorkerStuckError as error:
-            self._give_up(str(error))
-        else:
+    async def until_fit(self) -> None:
+        """Wait for this Pod's checks, once before each start."""
+        if not self._is_fit:
+            await self._worker.until_fit()
             self._is_fit = True
 
     def start(self, epoch: int | None) -> None:
         """Start the worker BEFORE anything else is done, then watch over it."""
-        env = epoch_variables(epoch)
         self._is_fit, self._words = False, None
         self._patches.forget_end()
         if self._stalls is not None:
             self._stalls.begin(epoch)
-            if self._stalls.folder:
-                env[PROGRESS_DIR] = self._stalls.folder
-                env[ELASTIC_ERROR_FILE] = f"{self._stalls.folder}/{ELASTIC_FILE}"
-        if self._saves is not None:
-            env[SAVE_FILE] = self._saves.path
         began_s = self._began_s = self._clock.monotonic_s()
-        self._worker.start(env)
+        self._worker.start(epoch)
         self._is_counted = False
-        if not self._state().ends_with_guards:  # a guard in depth `containers` starts the worker later
+        if self._state().restart_code is None:  # a guard in depth `containers` starts the worker later
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._seeing_off = self._tasks.create_task(self._see_off())
         if self._stalls is not None and self._stalls.words_folder and epoch:
@@ -158,10 +134,9 @@ class WorkerKeeper:
             number, why = self._stop_signal, "the Pod ends"
         else:
             number, why = signal.SIGTERM, action.verdict.value
+        grace_s = 0.0 if number == signal.SIGKILL else self._worker.grace_s()
         if number == signal.SIGCONT:
             grace_s = EXIT_S
-        else:
-            grace_s = 0.0 if number == signal.SIGKILL else self._grace_s(pod_ends=action.verdict is None)
         self._worker.signal(number)  # guards learn from any that no worker starts in this epoch any more
         if self._patience is not None:
             self._patience.cancel()
@@ -176,7 +151,7 @@ class WorkerKeeper:
         """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
         state = self._state()
         runs = state.life is WorkerLife.RUNNING and state.agent.phase is AgentPhase.LIFTED
-        epoch = state.agent.epoch if runs and not state.ends_with_guards else 0
+        epoch = state.agent.epoch if runs and state.restart_code is None else 0
         if self._saves is not None and self._saves.hold(number, epoch, self._clock.monotonic_s()):
             self._stop_signal = number
             self._saving = self._tasks.create_task(self._end_saving(self._saves))
@@ -184,16 +159,6 @@ class WorkerKeeper:
         if self._saving is not None:
             self._saving.cancel()
         self._terminate(number)
-
-    def take_signals(self) -> None:
-        """Pass signals on to the worker, and end with it by one that ends the Pod."""
-        for number, ends in self._outside.read() if self._outside is not None else ():
-            if ends:
-                self.terminate(number)
-            elif self._state().life is WorkerLife.ABSENT and number not in HARMLESS:
-                self._terminate(number)  # as a guard: there is no worker that it could be for
-            else:
-                self._worker.signal(number)
 
     def leave(self) -> None:
         """End every task, as this process ends, and note for the next one how far the worker got."""
@@ -205,12 +170,6 @@ class WorkerKeeper:
         if self._worker.completed():
             self._phases.worker_ended(0)
 
-    def _grace_s(self, *, pod_ends: bool) -> float:
-        """Return the seconds from SIGTERM to SIGKILL: a guard's, or what the options of this process say."""
-        if self._options is None:
-            return self._worker.grace_s() or 0.0
-        return self._options.termination_grace_s if pod_ends else self._options.grace_s
-
     async def _end_saving(self, saves: SaveRequests) -> None:
         """Let the worker save and end; cancelled when it has ended."""
         await self._clock.sleep(saves.within_s)
@@ -218,7 +177,7 @@ class WorkerKeeper:
             self._terminate(saves.held)
 
     def _terminate(self, number: int) -> None:
-        then = f"exit {128 + number}" if self._state().ends_with_guards else "the worker is ended first"
+        then = "the worker is ended first" if self._state().restart_code is None else f"exit {128 + number}"
         self._log.info("signalled", signal=signal_name(number), then=then)
         self._stop_signal = number
         self._take(Terminate(number))
@@ -236,7 +195,7 @@ class WorkerKeeper:
 
         while True:
             words = await first_end(folder, epoch, self._clock)
-            if self._worker.runs() and not (self._options is not None and words.code in self._options.final_codes):
+            if self._worker.runs() and words.code not in self._worker.final_codes:
                 break  # else this Pod ends, or its own end is what the code is for
         assert words.code is not None
         self._words = words
@@ -269,8 +228,6 @@ class WorkerKeeper:
         if self._saving is not None and self._saves is not None and self._saves.let_go():
             self._saving.cancel()
             self._terminate(self._saves.held)  # BEFORE its end, which is no completion then, and no failure
-        elif self._outside is not None and (number := self._outside.ended_worker()):
-            self._terminate(number)  # likewise
         elif code is not None:
             self._note_end(code)
         self.run_failed = self._patience is None or self._words is not None

@@ -75,7 +75,7 @@ class BarrierState(NamedTuple):
 
 
 class Barrier:
-    """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers.
+    """Holds the worker back until lifted. It closes between two workers of one process.
 
     This one opens no port, and does nothing.
     """

@@ -1,20 +1,18 @@
 """
-The worker of a sidecar: guards in other containers start and end it, as this Pod's agent says.
+The worker as an agent has it: its guards start and end it, as this Pod's agent says.
 
-`common.protocol.linked_worker` decides; this module carries the link's lines, and is the agent's `Worker`.
+`common.protocol.linked_worker` decides; this module carries the link's lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
-from inplace.agent.settings.command import EPOCH
-from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStuckError
+from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.link import Leaving, Message
 from inplace.common.protocol.linked_worker import (
@@ -36,18 +34,36 @@ from inplace.common.protocol.stall import Stalled
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 
 
-class LinkedWorker(Worker):
-    """The workers of this Pod's guards as one.
+class WorkerStuckError(Exception):
+    """Processes of the worker survive SIGKILL."""
+
+
+class WorkerLostError(Exception):
+    """The worker's container is gone, so that only kubelet can start it again."""
+
+
+class LinkedWorker:
+    """The workers of this Pod's guards as one, run after run.
 
     Args:
         stays: the guards outlive their workers: depth `process`.
         checks: how many guards run a check before each announcement.
         guards: how many come if their workers' images let them in; kubelet starts those workers after the lift.
+        final_codes: exit codes that end the Pod, as far as the agent knows them.
     """
 
     def __init__(
-        self, server: GuardServer, *, stays: bool, clock: Clock, log: Log, checks: int = 0, guards: int = 0
+        self,
+        server: GuardServer,
+        *,
+        stays: bool,
+        clock: Clock,
+        log: Log,
+        checks: int = 0,
+        guards: int = 0,
+        final_codes: frozenset[int] = frozenset(),
     ) -> None:
+        self.final_codes = final_codes
         self._server = server
         self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock
@@ -56,28 +72,37 @@ class LinkedWorker(Worker):
         self._gone: asyncio.Future[bool]  # False: the worker is lost
 
     async def prepare(self) -> None:
-        """Listen to guards."""
+        """Listen to guards; called once, BEFORE the first start."""
         await self._server.start(self)
 
-    async def until_fit(self, epoch: int) -> None:  # noqa: ARG002 - guards check before they know it
-        """Wait for the guards' checks."""
+    async def until_fit(self) -> None:
+        """Wait for the guards' checks: then this Pod may announce an epoch."""
         await self._side_jobs.until_fit()
 
-    def start(self, env: Mapping[str, str]) -> None:
-        """Let every guard start its worker, also those that connect later; they set the environment."""
+    def start(self, epoch: int | None) -> None:
+        """Let every guard start its worker, also those that connect later; None: in-place restart is off."""
         loop = asyncio.get_running_loop()
         self._exit, self._gone = loop.create_future(), loop.create_future()
-        self._take(Lift(int(env[EPOCH] or 0)))
+        self._take(Lift(epoch or 0))
 
     async def exited(self) -> int:
-        """Return the exit code of the first worker that failed, or of all."""
+        """Return the exit code of the first worker that failed, or of all, 128 + n after signal n.
+
+        Raises:
+            WorkerLostError: its container is gone.
+        """
         code = await asyncio.shield(self._exit)
         if code is None:
             raise WorkerLostError
         return code
 
     async def gone(self) -> None:
-        """Return when every guard has said that nothing of its worker is left."""
+        """Return when every guard has said that nothing of its worker is left.
+
+        Raises:
+            WorkerStuckError: one said nothing for GONE_S_MAX seconds.
+            WorkerLostError: a container is gone.
+        """
         try:
             async with self._clock.timeout(GONE_S_MAX):
                 is_gone = await asyncio.shield(self._gone)
@@ -91,22 +116,34 @@ class LinkedWorker(Worker):
         self._take(SignalWorkers(number))
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Let the guards look at their workers."""
+        """Let the guards run their commands of --on-stall, for a bounded time.
+
+        Args:
+            stalled: what was found.
+            pid: of the silent rank as its file says; None if it says none.
+
+        Returns:
+            What went wrong, "" when nothing did; None: there is no command.
+        """
         return await self._side_jobs.examine(stalled, pid)
 
     def take_stacks(self, request: int) -> None:
-        """Let the guards look at their workers."""
+        """Let where the workers' ranks are be written to their logs, at most each `common.wire.stacks.ANSWER_S_MIN`.
+
+        Args:
+            request: its id, or SILENCE.
+        """
         self._side_jobs.take_stacks(request)
 
     def runs(self) -> bool:
-        """Say whether some guard's worker runs."""
+        """Say whether some guard's worker runs, and its silence means something: its Pod does not end."""
         return self._machine.runs()
 
     def completed(self) -> bool:
         """Say whether some guard's worker completed."""
         return self._machine.completed
 
-    def grace_s(self) -> float | None:
+    def grace_s(self) -> float:
         """Return the longest grace of the guards' command lines."""
         return self._machine.grace_s()
 

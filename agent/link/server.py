@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import socket
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from inplace.agent.report.line_limit import LimitedLog
@@ -67,16 +68,21 @@ class LinkServer(GuardServer):
     """Serve the guards of this Pod on a Unix socket.
 
     Args:
-        path: where; what lay there before is replaced.
+        at: where, and what lay there before is replaced; or the descriptor of a socket to the only guard.
+
+    Attributes:
+        over: called when that guard has gone, instead of the listener: its container ends.
         depth: of a restart, `containers` or `process`, which each guard is told.
     """
 
-    def __init__(self, path: str, depth: str, *, clock: Clock, log: Log) -> None:
-        self._path = path
+    def __init__(self, at: str | int, depth: str, *, clock: Clock, log: Log) -> None:
+        self._at = at
+        self.over: Callable[[], None] | None = None
         self._depth = LINK_PROCESS if depth == DEPTH_PROCESS else LINK_CONTAINERS
         self._clock = clock
         self._log = LimitedLog(log, clock.monotonic_s)
         self._server: asyncio.Server | None = None
+        self._is_open = False
         self._numbers = itertools.count()
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._greeted: dict[int, asyncio.StreamWriter] = {}
@@ -84,11 +90,15 @@ class LinkServer(GuardServer):
 
     async def start(self, listener: Listener) -> None:
         """Listen; a folder that cannot be written costs the guard its agent, and is told."""
-        self._listener = listener
+        self._listener, self._is_open = listener, True
+        if isinstance(self._at, int):
+            guard = socket.socket(fileno=self._at)
+            self._accept(*await asyncio.open_unix_connection(sock=guard, limit=READ_BYTES_MAX))
+            return
         try:
-            bound = _bound(self._path)
+            bound = _bound(self._at)
         except OSError as error:
-            problem = f"LINK_FILE: cannot listen on {self._path}: {error.strerror or error}"
+            problem = f"LINK_FILE: cannot listen on {self._at}: {error.strerror or error}"
             self._log.error("link_unavailable", message=problem, then="a guarded worker does not start")
             return
         self._server = await asyncio.start_unix_server(self._accept, sock=bound, limit=READ_BYTES_MAX)
@@ -105,18 +115,20 @@ class LinkServer(GuardServer):
 
     async def stop(self) -> None:
         """Close the socket and every connection; what ends by that is no news."""
-        if self._server is None:
+        if not self._is_open:
             return
+        self._is_open = False
         self._log.close()
-        server, self._server = self._server, None
-        server.close()
+        if self._server is not None:
+            self._server.close()
         for writer in self._talks.values():
             writer.transport.abort()
         await asyncio.gather(*self._talks, return_exceptions=True)
-        await server.wait_closed()
+        if self._server is not None:
+            await self._server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None or len(self._talks) >= GUARDS_MAX:
+        if not self._is_open or len(self._talks) >= GUARDS_MAX:
             writer.transport.abort()
             return
         talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
@@ -152,12 +164,12 @@ class LinkServer(GuardServer):
         finally:
             was_greeted = self._greeted.pop(peer, None) is not None
             writer.transport.abort()
-            if was_greeted and self._server is not None:
-                self._listener.left(peer)
+            if was_greeted and self._is_open:
+                self.over() if self.over is not None else self._listener.left(peer)
 
     async def _messages(self, reader: asyncio.StreamReader, lines: LineReader) -> list[Message] | None:
         """Return the next messages, at least one; None at the end of the connection, and of this server."""
-        while (received := await reader.read(READ_BYTES_MAX)) and self._server is not None:
+        while (received := await reader.read(READ_BYTES_MAX)) and self._is_open:
             if messages := lines.feed(received):
                 return messages
         return None

@@ -89,7 +89,7 @@ class SideJobs:
                 continue
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Let each guard that has a command run it; see `agent.worker.worker.Worker`."""
+        """Let each guard that has a command run it; see `LinkedWorker.examine`."""
         waits = list(self._asked.items())
         if not waits:
             return None

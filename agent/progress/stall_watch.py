@@ -21,9 +21,8 @@ from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
 
 if TYPE_CHECKING:
-    from inplace.agent.progress.watchdog import Watchdog
+    from inplace.agent.progress.watchdog import Watchdog, Watched
     from inplace.agent.settings.watch_settings import WatchSettings
-    from inplace.agent.worker.worker import Worker
     from inplace.common.protocol.rank import StallSettings
     from inplace.common.protocol.stall import StallState
 
@@ -116,7 +115,7 @@ class StallWatch:
 
     async def watch(
         self,
-        worker: Worker,
+        worker: Watched,
         on_stall: Callable[[WorkerStalled], object],
         on_look: Callable[[StallState], object] = lambda _: None,
     ) -> None:

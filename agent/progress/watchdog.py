@@ -18,7 +18,6 @@ from inplace.agent.progress.folder import ProgressFiles, ProgressFolder
 from inplace.agent.report.log import Log
 from inplace.agent.settings.watch_settings import WatchSettings
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
-from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
@@ -56,6 +55,22 @@ class Work(Protocol):
 
     def is_alive(self) -> bool:
         """Say whether it goes on."""
+
+
+class Watched(Protocol):
+    """What a watchdog asks of a worker. One that says nothing else runs, and has no command that looks at it."""
+
+    def runs(self) -> bool:
+        """Say whether its silence means something."""
+        return True
+
+    def take_stacks(self, request: int) -> object:  # noqa: ARG002
+        """Let where its ranks are be written to its log."""
+        return None
+
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:  # noqa: ARG002
+        """Let a command look at it; see `agent.link.linked_worker`."""
+        return None
 
 
 class Files(Protocol):
@@ -161,7 +176,7 @@ class Watchdog:
 
     async def watch(
         self,
-        worker: Worker,
+        worker: Watched,
         on_stall: Callable[[WorkerStalled], object],
         on_look: Callable[[StallState], object] = lambda _: None,
     ) -> None:
@@ -218,7 +233,7 @@ class Watchdog:
         self._is_on = self._has_begun = False
         return "" if progress is None else last_progress_text(progress)
 
-    def _see(self, worker: Worker) -> None:
+    def _see(self, worker: Watched) -> None:
         """Take the stacks while a rank is silent, BEFORE its stall is told; the restart does not wait for them."""
         now_s = self._clock.monotonic_s()
         if not nears_stall(self._state):
@@ -266,7 +281,7 @@ class Watchdog:
             then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
         )
 
-    async def _examine(self, action: RunStallCommand, worker: Worker) -> None:
+    async def _examine(self, action: RunStallCommand, worker: Watched) -> None:
         """Say what was found, and let a command look at it BEFORE anybody ends the worker.
 
         In a hung collective every Pod finds the stall, up to two looks one after the other. A Pod with a command tells

@@ -90,11 +90,6 @@ class _AgentCollector(Collector):
         yield GaugeMetricFamily(
             "inplace_agent_barrier_lifted", "1 while the worker may run.", value=int(metrics.lifted)
         )
-        yield GaugeMetricFamily(
-            "inplace_agent_standby_rss_bytes",
-            "Resident memory of the process that waits for the next lift, when it got ready; 0 without one.",
-            value=metrics.standby_rss_bytes,
-        )
         if metrics.ranks_work_s:
             work = GaugeMetricFamily(
                 "inplace_agent_rank_work_seconds",

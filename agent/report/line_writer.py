@@ -31,7 +31,7 @@ class LineWriter:
         self._guard = allocate_lock()  # of the three
         self._is_writing = False
         self._wake = allocate_lock()  # free while there may be lines
-        self._runs = False
+        self._runs_in = 0  # the process that has the thread; a child has none
         self.behind: Callable[[], object] = _do_nothing  # what passes these lines on, to be waited for as well
 
     def write(self, line: str) -> None:
@@ -44,8 +44,8 @@ class LineWriter:
                 self._lines.append(text)
             if self._wake.locked():
                 self._wake.release()
-        if not self._runs:
-            self._runs = True
+        if self._runs_in != (pid := os.getpid()):
+            self._runs_in = pid
             start_new_thread(self._follow, ())
 
     def settle(self, by_s: float) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from inplace.common.bare.typed import Final
 from inplace.common.wire.phases import RestartPhase
 
-# Seconds. Edges at 1 (a supervisor's promise at 5,000 Pods) and 10 (a sidecar's); the start itself is some 50 ms.
+# Seconds. Edges at 1 (depth `process`'s promise at 5,000 Pods) and 10 (`containers`'); the start itself is some 50 ms.
 PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -46,7 +46,6 @@ class AgentMetrics:
         epoch: the epoch this process announced, 0 before.
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
-        standby_rss_bytes: the resident memory of the process that waits for the next lift, 0 without one.
         ranks_work_s: what its own work on a step takes, seconds, by rank; only of ranks that say how long they wait.
         heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
         durations: by phase, all that this process measured.
@@ -55,7 +54,7 @@ class AgentMetrics:
 
     __slots__ = (
         *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
-        *("lifted", "heard_s", "durations", "ended", "standby_rss_bytes", "ranks_work_s"),
+        *("lifted", "heard_s", "durations", "ended", "ranks_work_s"),
     )
 
     def __init__(self) -> None:
@@ -66,7 +65,6 @@ class AgentMetrics:
         self.watch_endings: Counter[str] = Counter()
         self.epoch = self.synced = self.deprecated = 0
         self.lifted = False
-        self.standby_rss_bytes = 0
         self.ranks_work_s: dict[str, float] = {}
         self.heard_s: float | None = None
         self.durations: dict[RestartPhase, Durations] = {}

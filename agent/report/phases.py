@@ -96,7 +96,7 @@ class RestartPhases:
     """Time one agent's part in the restarts of its group.
 
     Whoever announces calls `announcing` for the text to send and `accepted` when the server took it; the shell calls
-    `lifted` and, at the process's end, `leave`. A supervisor also calls `worker_down`, `worker_gone` and `worker_runs`.
+    `lifted` and, at the process's end, `leave`. One that stays calls `worker_down`, `worker_gone` and `worker_runs`.
 
     Args:
         metrics: where durations go, and where those that ended since the last announcement are.

@@ -15,7 +15,6 @@ from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping, S
 from inplace.common.wire.stop_signal import signal_number
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
-TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
 GRACE_S_MAX: Final = 86_400.0
 CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
 CHECK_S_MIN: Final = 0.001  # the link to the agent tells milliseconds
@@ -23,19 +22,15 @@ CHECK_S_MAX: Final = 3600.0
 
 USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
-       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
-       inplace-agent guard [OPTION...] [--] COMMAND [ARG...] wait for the sidecar's lift, run COMMAND as a child process
+       inplace-agent guard [OPTION...] [--] COMMAND [ARG...] run COMMAND as a child process, beside such an agent
+       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run both in one container (supervisor)
        inplace-agent hold                                   wait for SIGTERM: what a spare does (docs/nodes.md)
        inplace-agent --version
 
-run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.
-If it exits with 0, the Pod succeeds. If it fails, the group restarts in place. If it fails a second time in a row
-without progress, this process ends with the code CONTAINER_RESTART_EXIT_CODE, if that is set: kubelet then starts the
-container anew.
-  --grace SECONDS              time from SIGTERM to SIGKILL when the group restarts; default {GRACE_S:g}
-                               (WORKER_GRACE_S)
-  --termination-grace SECONDS  the same when the Pod ends; kubelet's grace period limits it
-                               (WORKER_TERMINATION_GRACE_S)
+COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT. If it
+exits with 0, the Pod succeeds. If it fails, the group restarts in place.
+  --grace SECONDS              time from SIGTERM to SIGKILL when the group restarts, or the agent ends; default
+                               {GRACE_S:g} (WORKER_GRACE_S)
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
   --clean PATH|ipc|off         remove what is at PATH after each run, BEFORE the next is announced: a file, or what is
@@ -59,20 +54,10 @@ container anew.
   --before-announce-unanswered join|leave  what the Pod does if COMMAND did not end in time, or cannot be run; default:
                                join, and say so (BEFORE_ANNOUNCE_UNANSWERED)
 
-guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
-({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
-the group restarts. If the agent ends, COMMAND is ended at once.
-  --grace SECONDS              time from SIGTERM to SIGKILL when the agent ends; default {GRACE_S:g}
-                               (WORKER_GRACE_S)
-  --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
-                               (WORKER_FAIL_ON)
-  --clean PATH|ipc|off         as of run (WORKER_CLEAN)
-  --stop-signal NAME           as of run (WORKER_STOP_SIGNAL)
-  --on-stall COMMAND           as of run, in this container (ON_STALL)
-  --before-announce COMMAND, --before-announce-timeout, --before-announce-unanswered  as of run, in this container.
-                               The agent needs CHECKS_BEFORE_ANNOUNCE, the number of guards with a check
-  --standby                    as of run; the JobSet needs the annotation inplace.dev/restart: process
-                               (WORKER_STANDBY=on)
+guard: it and the agent mount the folder of LINK_FILE ({LINK_FILE}). The agent needs
+CHECKS_BEFORE_ANNOUNCE, the number of guards with --before-announce. --standby needs inplace.dev/restart: process.
+run: if COMMAND fails a second time in a row without progress, this process ends with the code
+CONTAINER_RESTART_EXIT_CODE, if that is set: kubelet then starts the container anew.
 
 Annotations of the JobSet (inplace.dev/...) say how deep a group restart goes, how long a worker may save, when it
 hangs, and when its Pod gets clean containers. All other settings are variables. Without arguments, if WORKER_COMMAND is
@@ -92,12 +77,11 @@ class WorkerOptions:
     Args:
         command: the worker's argv.
         grace_s: from SIGTERM to SIGKILL when the group restarts, or a guard's agent ends.
-        termination_grace_s: the same when the Pod ends; a supervisor's.
         final_codes: exit codes of the worker that end the Pod.
         clean: what is removed after each run: paths, `ipc`, `off`.
         stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
-        save_within_s: how long a guard holds SIGTERM back from a worker that is asked to save; 0: not at all.
+        save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
         joins_unanswered: the Pod joins although that command hangs or cannot be run.
@@ -108,7 +92,6 @@ class WorkerOptions:
 
     command: tuple[str, ...]
     grace_s: float = GRACE_S
-    termination_grace_s: float = TERMINATION_GRACE_S
     final_codes: frozenset[int] = frozenset()
     clean: tuple[str, ...] = ()
     stop_signal: int = 0
@@ -133,18 +116,16 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> WorkerOptions | N
     verb, *rest = arguments
     if verb in ("--help", "-h", "help"):
         return None
-    known = _VERBS.get(verb)
-    if known is None:
+    if verb not in _VERBS:
         raise ArgumentsError(f"expected run, guard or no argument, saw {verb!r}")
-    given, command = _split(rest, tuple(known))
+    given, command = _split(rest, tuple(_OPTIONS))
     if "--help" in given:
         return None
-    values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
+    values = {field: read(name, text) for field, name, read, text in _texts(given, env) if text}
     if not command:
         raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
-    if verb == "guard":
-        values["save_within_s"] = _GRACE_S("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
-    elif env.get("WORKER_COMMAND"):
+    values["save_within_s"] = _GRACE_S("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
+    if verb == "run" and env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
     return WorkerOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
 
@@ -227,9 +208,8 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
 if TYPE_CHECKING:
     _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
 _GRACE_S: Final = _seconds(0.0, GRACE_S_MAX)
-_RUN: Final[Mapping[str, _Option]] = {
+_OPTIONS: Final[Mapping[str, _Option]] = {
     "--grace": ("grace_s", "WORKER_GRACE_S", _GRACE_S),
-    "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", _GRACE_S),
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--clean": ("clean", "WORKER_CLEAN", clean_words),
     "--stop-signal": ("stop_signal", "WORKER_STOP_SIGNAL", stop_signal),
@@ -239,13 +219,7 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", _either("join", "leave")),
     "--standby": ("standby", "WORKER_STANDBY", _either("on", "off")),
 }
-_GUARD: Final[Mapping[str, _Option]] = {
-    name: option
-    for name, option in _RUN.items()
-    if name in ("--grace", "--fail-on", "--clean", "--stop-signal", "--on-stall", "--standby")
-    or name.startswith("--before-announce")
-}
-_VERBS: Final = {"run": _RUN, "guard": _GUARD}
+_VERBS: Final = ("run", "guard")
 
 
 def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -274,11 +248,11 @@ def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], 
 
 
 def _texts(
-    known: Mapping[str, _Option], given: Mapping[str, str], env: Mapping[str, str]
+    given: Mapping[str, str], env: Mapping[str, str]
 ) -> list[tuple[str, str, Callable[[str, str], object], str]]:
     """Return (field, name for messages, reader, text) for each option: the environment's first, so that options win."""
-    from_env = [(field, variable, read, env.get(variable, "")) for field, variable, read in known.values()]
-    return from_env + [(known[name][0], name, known[name][2], text) for name, text in given.items()]
+    from_env = [(field, variable, read, env.get(variable, "")) for field, variable, read in _OPTIONS.values()]
+    return from_env + [(_OPTIONS[name][0], name, _OPTIONS[name][2], text) for name, text in given.items()]
 
 
 def _upstream(env: Mapping[str, str]) -> WorkerOptions:
@@ -289,7 +263,7 @@ def _upstream(env: Mapping[str, str]) -> WorkerOptions:
     probe = [name for name in ("STARTUP_PROBE_PATH", "STARTUP_PROBE_PORT") if env.get(name)]
     if probe:
         raise ArgumentsError(f"expected WORKER_COMMAND or {' and '.join(probe)} (which is for a sidecar), saw both")
-    known = {field: read(name, text) for field, name, read, text in _texts(_RUN, {}, env) if text}
+    known = {field: read(name, text) for field, name, read, text in _texts({}, env) if text}
     command = (_shell(env), "-c", env["WORKER_COMMAND"])
     return WorkerOptions(command=command, listens=bool(env.get("BARRIER_PORT")), once=True, **known)  # type: ignore[arg-type]
 

@@ -1,5 +1,5 @@
 """
-The worker's command, for those that execute it: a supervisor and a guard.
+The worker's command, for the guard, which executes it.
 
 This module is light: it is part of the start of each guard.
 """

@@ -14,9 +14,9 @@ successor's announcement. In sidecar mode kubelet sees to that if the agent's co
 A rule for X alone is not enough: the out-of-memory killer (137), a bug (70) or a bad manifest (2) would
 restart the agent alone, and its announcement would claim that the worker which is still running is gone.
 
-In supervisor mode the agent is the container's main process. It then also leaves with the worker's own code: 0 when the
-worker completed, a code of --fail-on, any code when in-place restart is off; 126 and 127 when the command cannot be
-executed or found, as a shell has it.
+A guard leaves with the worker's own code: 0 when the worker completed, a code of --fail-on, any code when in-place
+restart is off; 126 and 127 when the command cannot be executed or found, as a shell has it. One with an agent of its
+own (supervisor mode) leaves with the agent's code, if that leaves first.
 
 | code     | why                                               | what a restart does                        |
 |----------|---------------------------------------------------|--------------------------------------------|
@@ -25,7 +25,7 @@ executed or found, as a shell has it.
 | 2        | the environment or the credentials cannot be used | fails alike until the manifest is cured    |
 | 3        | the barrier's address cannot be bound             | may succeed once the other listener is gone |
 | 4        | int32 has no next epoch                           | fails alike; recreate the JobSet           |
-| 5        | a worker's process survives SIGKILL (supervisor)  | helps on another node                      |
+| 5        | a worker's process survives SIGKILL               | helps on another node                      |
 | 6        | the check before the announcement failed          | its Job replaces the Pod                   |
 | 70       | a bug of this program                             | may succeed                                |
 | 130, 143 | SIGINT, SIGTERM                                   | the Pod is going away                      |
@@ -62,10 +62,6 @@ class StartError(Exception):
 
     event: str
     code: int
-
-
-class UnfitError(Exception):
-    """The check before the announcement failed; the message says how."""
 
 
 UPSTREAM_RESTART_IN_PLACE: Final = 1  # X when upstream's names are in use: cmd/in-place-restart-agent's default

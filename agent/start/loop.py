@@ -1,7 +1,7 @@
 """
-Run an agent in an event loop, for both modes: its parts, its signals, its end.
+Run an agent in an event loop: its parts, its signals, its end.
 
-A sidecar loads this module after its announcement has left, or after that had to be put off. From then on only the
+This module is loaded after the announcement has left, or after that had to be put off. From then on only the
 answer to it is urgent.
 """
 

@@ -1,9 +1,8 @@
 """
-The process around an agent, for both modes: read the settings, start, and turn every ending into an exit code.
+The process around an agent: read the settings, start, and turn every ending into an exit code.
 
-A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.start.loop` is its
-other half. `listen` binds the barrier's port for both modes. What the modes do differently on the way is in
-`agent.start.sidecar` and `agent.start.supervisor_main`.
+The announcement leaves before there is an event loop, so this module imports none; `agent.start.loop` is its
+other half. `listen` binds the barrier's port. `agent.start.sidecar` has the way to the announcement.
 """
 
 from __future__ import annotations

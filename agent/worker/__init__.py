@@ -1,1 +1,1 @@
-"""The worker's processes: start, check, save, end and clean up, for a supervisor and for a guard."""
+"""The worker's processes: start, check, save, end and clean up, for a guard."""

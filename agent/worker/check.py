@@ -102,12 +102,12 @@ class Check:
         self.pid = 0
         self.due_s: float | None = None
 
-    def begin(self, spawn: Callable[[str, Mapping[str, str], int], int], env: Mapping[str, str]) -> bool:
-        """Start the command, with `env` beside its environment; say whether it runs."""
+    def begin(self, spawn: Callable[[str, Mapping[str, str], int], int]) -> bool:
+        """Start the command; say whether it runs."""
         self._descriptor, write_end = os.pipe()
         os.set_blocking(self._descriptor, False)
         try:
-            self.pid = spawn(self._options.before_announce, env, write_end)
+            self.pid = spawn(self._options.before_announce, {}, write_end)
         except OSError:  # /bin/sh cannot be executed
             return False
         finally:

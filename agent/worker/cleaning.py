@@ -1,5 +1,5 @@
 """
-Clean what outlives a worker, BEFORE its Pod announces the next epoch: guard and supervisor call it.
+Clean what outlives a worker, BEFORE its Pod announces the next epoch: its guard calls it.
 
 By default the files that the worker left in /dev/shm (`agent.worker.shared_memory`); what `--clean` names beside it.
 Paths are cleaned only after a worker ran: what init containers put there for the first one is not touched. A mark
@@ -31,7 +31,6 @@ class Cleaning:
         notes: how the names of its files begin, in a folder that outlives the containers; "" for none.
         kept: the folder of agent and guard, which is never cleaned; "" for none.
         env: of this process.
-        is_quick: it takes no longer than a look at /dev/shm.
         refused: why some path does not belong to this container, a sentence for each.
     """
 
@@ -50,7 +49,6 @@ class Cleaning:
             self._paths = CleanPaths(paths, kept)
             problems = ((path, problem_of_mount(path, kept)) for path in paths)
             self.refused = [f"--clean {path}: {problem}" for path, problem in problems if problem]
-        self.is_quick = not paths
         self._mark = f"{own}.ran" if own and paths else ""
         self._has_run = bool(self._mark) and os.path.lexists(self._mark)
 

@@ -1,10 +1,10 @@
 """
 The worker host: the parent of one worker's process tree, and of what runs beside the worker.
 
-A guard and a supervisor are such a parent. The host starts a worker, signals it, and reaps every child. When the
-worker's main process has ended, it kills the rest of the tree at once, as the kernel does with a container's processes,
-and says when the kernel knows no child any more but a standby that waits (`agent.worker.process_tree`). Beside the
-worker it runs the check of `--before-announce`, the command of `--on-stall`, and the standby.
+A guard is such a parent. The host starts a worker, signals it, and reaps every child. When the worker's main process
+has ended, it kills the rest of the tree at once, as the kernel does with a container's processes, and says when the
+kernel knows no child any more but a standby that waits, and an agent (`agent.worker.process_tree`). Beside the worker
+it runs the check of `--before-announce`, the command of `--on-stall`, and the standby.
 
 It waits for nothing, and knows neither poll nor asyncio. Its owner calls `reap` after SIGCHLD (its handler is there
 BEFORE the first worker, so no end is lost; a pidfd would report the worker only), `go_on` at `due_s()`, and what it
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from inplace.agent.worker.run_output import RunOutput
     from inplace.agent.worker.stacks_command import StacksCommand
     from inplace.agent.worker.stall_command import StallCommand
-    from inplace.agent.worker.standby import Memory, Readers, Standby
+    from inplace.agent.worker.standby import Readers, Standby
 
     class Owner(Protocol):
-        """Guard or supervisor: the host calls these when something has ended."""
+        """The guard: the host calls these when something has ended."""
 
         def worker_exited(self, code: int) -> None:
             """The main process ended, with 128 + n after signal n; what is left of its tree is being ended."""
@@ -49,12 +49,14 @@ if TYPE_CHECKING:
         def worker_examined(self, problem: str) -> None:
             """The command of --on-stall ended; `problem` is what went wrong, "" if nothing did."""
 
+        def agent_ended(self, code: int) -> None:
+            """The agent below this process ended, with 128 + n after signal n."""
+
 
 SWEEP_S_FIRST: Final = 0.001  # to the second look at a tree; it is usually gone by then
 SWEEP_S_MAX: Final = 0.02
 _FINAL_SWEEPS_MAX: Final = 50
 MARK_S_MAX: Final = 0.02  # the longest that a worker waits for a log that is not read
-EMPTY: Final[Mapping[str, str]] = {}
 STARTING: Final = "worker_starting"  # `inplace logs` cuts a container's log into epochs here
 
 
@@ -65,12 +67,11 @@ class WorkerHost:
         options: the worker's command, and what runs beside it.
         env: the environment of every run.
         readers: calls back when there is something to read.
-        memory: gets the standby's memory, in bytes; None where there is no metric for it.
         tail_folder: where the tail of each run's output is kept; "" keeps none.
+        agent: the process id of an agent that is a child of this process; 0: there is none.
 
     Attributes:
         main: the process id of the worker's main process until it is reaped, 0 if there is none.
-        standby_rss_bytes: what the standby holds, where there is no `memory`.
     """
 
     def __init__(
@@ -81,8 +82,8 @@ class WorkerHost:
         owner: Owner,
         readers: Readers,
         log: Log,
-        memory: Memory | None = None,
         tail_folder: str = "",
+        agent: int = 0,
     ) -> None:
         self._options = options
         self._env = env
@@ -90,12 +91,11 @@ class WorkerHost:
         self._owner = owner
         self._readers = readers
         self._log = log
-        self._memory = memory or self
         self._tail_folder = tail_folder
+        self._agent = agent
         self._output: RunOutput | None = None  # from the first run on
         self._unstarted: int | None = None  # the exit code of a run whose command cannot be executed, until it is told
         self.main = 0
-        self.standby_rss_bytes = 0
         self._sweeps = True
         self._is_childless = True
         self._check: Check | None = None  # until nothing of it is left
@@ -163,21 +163,20 @@ class WorkerHost:
             except (ProcessLookupError, PermissionError):
                 pass
 
-    def check(self, env: Mapping[str, str]) -> None:
-        """Run `--before-announce`, with `env` beside its environment; the owner hears of its end."""
+    def check(self) -> None:
+        """Run `--before-announce`; the owner hears of its end."""
         from inplace.agent.worker.check import Check
 
         self._check = Check(self._options, self._readers, self._log)
-        if not self._check.begin(self._spawn_command, env):
+        if not self._check.begin(self._spawn_command):
             self._end_check(NOT_EXECUTABLE)
 
-    def examine(self, said: int | None, silent_s: float, env: Mapping[str, str] = EMPTY) -> None:
+    def examine(self, said: int | None, silent_s: float) -> None:
         """Run `--on-stall` for a worker that hangs; the owner hears of its end.
 
         Args:
             said: the silent rank's process id as its progress file has it, None if it has none.
             silent_s: how long it has been silent.
-            env: beside the worker's own environment.
         """
         if not self.main or self._stall_command is not None:
             self._owner.worker_examined("it runs already" if self.main else "the worker ended before")
@@ -185,7 +184,7 @@ class WorkerHost:
         from inplace.agent.worker.stall_command import StallCommand
 
         command = StallCommand(self._options.on_stall, said, self.main, silent_s, self._log)
-        problem = command.begin(self._spawn_command, {**self._own, **env})
+        problem = command.begin(self._spawn_command, self._own)
         if problem:
             self._owner.worker_examined(problem)
         else:
@@ -253,7 +252,7 @@ class WorkerHost:
 
     def end(self) -> None:
         """Kill all there is, as far as a few looks can see; for the end of this process."""
-        if not (self.main or self._swept or self._check or self._standby):
+        if not (self.main or self._swept or self._check or self._standby or self._agent):
             return
         from inplace.agent.worker.process_tree import kill_descendants
 
@@ -288,7 +287,7 @@ class WorkerHost:
         from inplace.agent.worker.standby import Standby
 
         if lists_children():
-            return Standby(readers=self._readers, log=self._log, memory=self._memory, on_news=self._hear_standby)
+            return Standby(readers=self._readers, log=self._log, on_news=self._hear_standby)
         message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
         self._log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
         return None
@@ -336,6 +335,9 @@ class WorkerHost:
             self._end_check(code)
         elif self._stacks is not None and pid == self._stacks.pid:
             self._stacks.ended(code)
+        elif pid == self._agent:
+            self._agent = 0
+            self._owner.agent_ended(code)
 
     def _tell_gone(self, entirely: bool) -> None:
         if self._output is not None:
@@ -354,8 +356,8 @@ class WorkerHost:
         self._owner.pod_checked(check.unfit(entirely=entirely))
 
     def _sweep(self, swept: Callable[[bool], None]) -> None:
-        """Kill all below this process but a standby that waits; `swept` is told when that is done."""
-        from inplace.agent.worker.worker import STUCK_S
+        """Kill all below this process but agent and standby; `swept` is told when that is done."""
+        from inplace.agent.worker.process_tree import STUCK_S
 
         now_s = time.monotonic()
         self._swept, self._look_s = swept, now_s
@@ -365,9 +367,10 @@ class WorkerHost:
         """Kill and reap until there is no child; orphans of orphans come to us only after their parents died."""
         from inplace.agent.worker.process_tree import is_alone_with, kill_descendants
 
-        spared = self._standby.left_alone() if self._standby is not None else 0
+        standby = self._standby.left_alone() if self._standby is not None else 0
+        spared = [pid for pid in (self._agent, standby) if pid]
         now_s = time.monotonic()
-        is_gone = self._is_childless or (spared > 0 and is_alone_with(spared))
+        is_gone = self._is_childless or (bool(spared) and is_alone_with(spared))
         if is_gone or now_s >= self._give_up_s:
             self._swept = self._look_s = None
             swept(is_gone)

@@ -15,12 +15,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from inplace.agent.settings.exit_code import ExitCode, StartError
-from inplace.agent.worker.worker import STUCK_S
+from inplace.agent.worker.process_tree import STUCK_S, ReaperError, lists_children
+
+if TYPE_CHECKING:
+    from inplace.agent.report.log import Log
 
 SUPERVISOR: Final = "INPLACE_SUPERVISOR"
 _PAUSE_S: Final = 0.005
@@ -34,20 +37,23 @@ class LeftoversError(StartError):
     code = ExitCode.WORKER_STUCK
 
 
-def supervisor_mark(namespace: str, pod: str) -> str:
+def supervisor_mark(env: Mapping[str, str]) -> str:
     """Return the value of INPLACE_SUPERVISOR for this process's workers."""
-    return f"{namespace}/{pod}/{os.getpid()}/{_started(os.getpid())}"
+    return f"{_pod(env)}/{os.getpid()}/{_started(os.getpid())}"
 
 
-def end_leftovers(namespace: str, pod: str) -> int:
-    """Kill every leftover in this Pod and wait for its end; return how many there were.
+def end_what_was_left(env: Mapping[str, str], log: Log) -> None:
+    """Let this guard's agent announce: nothing is left of an earlier worker, and the next can be told from the agent.
 
     Raises:
-        LeftoversError: one survived for STUCK_S seconds.
+        ReaperError: it cannot.
+        LeftoversError: one survived SIGKILL for STUCK_S seconds.
     """
+    if not lists_children():
+        raise ReaperError("expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none")
     seen: set[int] = set()
     began_s = time.monotonic()
-    while found := set(leftovers(namespace, pod)):
+    while os.getpid() != 1 and (found := set(leftovers(env))):  # process 1 had no other before
         if time.monotonic() - began_s > STUCK_S:
             raise LeftoversError(f"processes {sorted(found)} of a dead supervisor survive SIGKILL for {STUCK_S:g} s")
         for pid in found:
@@ -55,12 +61,13 @@ def end_leftovers(namespace: str, pod: str) -> int:
                 os.kill(pid, signal.SIGKILL)
         seen |= found
         time.sleep(_PAUSE_S)
-    return len(seen)
+    if seen:
+        log.warning("leftovers_killed", message=f"{len(seen)} processes of a supervisor that was killed ran on")
 
 
-def leftovers(namespace: str, pod: str) -> Iterator[int]:
+def leftovers(env: Mapping[str, str]) -> Iterator[int]:
     """Yield every process of this Pod whose supervisor is gone."""
-    prefix = f"{SUPERVISOR}={namespace}/{pod}/".encode()
+    prefix = f"{SUPERVISOR}={_pod(env)}/".encode()
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs 3 ms
         if not name.isdigit():
             continue
@@ -69,6 +76,10 @@ def leftovers(namespace: str, pod: str) -> Iterator[int]:
                 supervisor, _, started = variable[len(prefix) :].partition(b"/")
                 if not supervisor.isdigit() or str(_started(int(supervisor))).encode() != started:
                     yield int(name)
+
+
+def _pod(env: Mapping[str, str]) -> str:
+    return f"{env.get('NAMESPACE', '')}/{env.get('POD_NAME', '')}"
 
 
 def _started(pid: int) -> int:

@@ -2,10 +2,11 @@
 Find and end every descendant of the worker, also those that left its process group or session.
 
 Linux only. A process that loses its parent is adopted by the nearest reaper above it: process 1 of the container, or a
-process that called PR_SET_CHILD_SUBREAPER. The agent is that reaper. So the kernel can tell without a race whether a
+process that called PR_SET_CHILD_SUBREAPER. The guard is that reaper. So the kernel can tell without a race whether a
 descendant is left: a reaper without children has no descendants.
 
-One session can be spared, a standby's (`agent.worker.standby`). No process of the worker can get into it, or below it.
+A standby's session can be spared (`agent.worker.standby`), and an agent, which has no children. No process of the
+worker can get into that session, or below these.
 
 Source: prctl(2) PR_SET_CHILD_SUBREAPER, proc(5) /proc/pid/task/tid/children and /proc/pid/stat, kill(2).
 """
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from inplace.agent.settings.exit_code import ExitCode, StartError
 from inplace.agent.worker.prctl import PR_SET_CHILD_SUBREAPER, prctl
 
+STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
 
 
@@ -52,11 +54,11 @@ def lists_children() -> bool:
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 
 
-def kill_descendants(spared: int = 0) -> int:
+def kill_descendants(spared: Collection[int] = ()) -> int:
     """Send SIGKILL to every process below this one, with its process group; return how many were seen.
 
     Args:
-        spared: the leader of a session that is left alone, with all below it; 0 for none.
+        spared: processes that are left alone, each with its session if it leads one, and with all below.
 
     A group dies as a whole, also while it forks. Who forks into a new group meanwhile is seen by the next scan, at the
     latest by the next call: only a reaper without children is done.
@@ -72,12 +74,12 @@ def kill_descendants(spared: int = 0) -> int:
     return len(killed)
 
 
-def is_alone_with(session: int) -> bool:
-    """Say whether every child of this process is of this session, so that no descendant is left but the session's own.
+def is_alone_with(spared: Collection[int]) -> bool:
+    """Say whether every child of this process is spared (as of `kill_descendants`): no other descendant is left then.
 
     The kernel's list is exact for the thread that reaps: children come at its end, and leave only by the reaping.
     """
-    return all(_session_of(pid) == session for pid in _children(os.getpid()))
+    return all(_is_spared(pid, spared) for pid in _children(os.getpid()))
 
 
 def stop_session(session: int) -> bool:
@@ -107,10 +109,10 @@ def kill_adopted(session: int) -> None:
             _kill_group_of(pid)
 
 
-def descendants(root: int = 0, spared: int = 0) -> Iterator[int]:
+def descendants(root: int = 0, spared: Collection[int] = ()) -> Iterator[int]:
     """Yield every process below `root` (0: this one) that has not been reaped, in no certain order.
 
-    A process of the session `spared` is left out, with all below it; that needs `lists_children`.
+    Who is spared (as of `kill_descendants`) is left out; that needs `lists_children`.
     """
     root = root or os.getpid()
     try:
@@ -122,13 +124,17 @@ def descendants(root: int = 0, spared: int = 0) -> Iterator[int]:
         return
     while waiting:
         pid = waiting.pop()
-        if spared and _session_of(pid) == spared:
+        if _is_spared(pid, spared):
             continue
         yield pid
         try:
             waiting += _children(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile, and its children came to us
+
+
+def _is_spared(pid: int, spared: Collection[int]) -> bool:
+    return bool(spared) and (pid in spared or _session_of(pid) in spared)
 
 
 def _members(session: int) -> Iterator[int]:

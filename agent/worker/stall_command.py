@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 COMMAND_S_MAX: Final = 10.0
 PID: Final = "INPLACE_STALL_PID"  # the command's environment
 SILENT_S: Final = "INPLACE_STALL_SILENT_S"
-RANK: Final = "INPLACE_STALL_RANK"  # a supervisor's command alone
-STEP: Final = "INPLACE_STALL_STEP"
 
 
 class StallCommand:

@@ -39,11 +39,6 @@ if TYPE_CHECKING:
         def remove_reader(self, fd: int) -> object:
             """Do so no more."""
 
-    class Memory(Protocol):
-        """Who is told of the memory that is held."""
-
-        standby_rss_bytes: int
-
 
 VARIABLE: Final = "INPLACE_STANDBY"  # inplace/standby.py has the other end
 STEPS_S_MAX: Final = 60.0
@@ -140,11 +135,10 @@ class Standby:
         is_settled: nothing more is to be done in this run.
     """
 
-    def __init__(self, *, readers: Readers, log: Log, memory: Memory, on_news: Callable[[], None]) -> None:
+    def __init__(self, *, readers: Readers, log: Log, on_news: Callable[[], None]) -> None:
         self._on_news = on_news
         self._readers = readers
         self._log = log
-        self._memory = memory
         self._worker: Channel | None = None  # of the process that runs
         self._held: Channel | None = None  # of the process that is held
         self._problem = ""  # why the held process was killed
@@ -163,7 +157,6 @@ class Standby:
             OSError: the command cannot be executed, or no descriptor is left.
         """
         held, self._held = self._held, None
-        self._memory.standby_rss_bytes = 0
         self.is_settled, self._wanted_at_s = False, None
         if held is not None and held.release(env):
             continue_session(held.pid)  # whoever stopped it
@@ -224,9 +217,8 @@ class Standby:
         if held.is_ready:
             _signal(held.pid, signal.SIGCONT)
             self.is_settled = True
-            rss_bytes = self._memory.standby_rss_bytes = _rss_bytes(held.pid)
-            took_s = round(now_s - self._began_s, 3)
-            self._log.info("standby_ready", pid=held.pid, took_s=took_s, rss_mb=round(rss_bytes / 1e6, 1))
+            took_s, rss_mb = round(now_s - self._began_s, 3), round(_rss_bytes(held.pid) / 1e6, 1)
+            self._log.info("standby_ready", pid=held.pid, took_s=took_s, rss_mb=rss_mb)
         elif held.has_stepped:
             self._kill(held, "it made a step before inplace.ready()")
         elif now_s - self._began_s > READY_S_MAX:
@@ -263,7 +255,6 @@ class Standby:
             self.is_settled = True
             self._end(held)
             kill_adopted(pid)
-            self._memory.standby_rss_bytes = 0
             message = self._problem or "it ended by itself"
             self._log.warning("standby_ended", message=message, exit_code=code, then="an ordinary start")
 

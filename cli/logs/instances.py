@@ -30,7 +30,7 @@ class Instance:
         is_alone: its Pod has no other container that counts.
         number: how often the container was restarted before.
         is_previous: kubelet calls it the previous one.
-        has_marks: guard or supervisor writes marks into its log.
+        has_marks: a guard writes marks into its log.
         agent: the container of its guard's agent; "" if the agent is none of its own.
         epoch: at its beginning, where it has no marks, and of all that no mark says, where the present one has lost
             them.

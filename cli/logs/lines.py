@@ -1,10 +1,10 @@
 """
 Cut a container's log, as it arrives, into lines with time and epoch. Pure.
 
-Kubelet writes the time of each line before it, by the clock of its node. Guard and supervisor write a mark BEFORE they
-start a worker (`worker_starting`, docs/logs.md): what follows is of that epoch. A worker can print such a line, too. So
-a mark counts only where the agent lifted its barrier for that epoch then, as the agent's own log says. A log without
-marks has the epoch that its reader assumes. A line keeps its first 16 KiB, whatever its length.
+Kubelet writes the time of each line before it, by the clock of its node. A guard writes a mark BEFORE it starts a
+worker (`worker_starting`, docs/logs.md): what follows is of that epoch. A worker can print such a line, too. So a mark
+counts only where the agent lifted its barrier for that epoch then, as the agent's own log says. A log without marks has
+the epoch that its reader assumes. A line keeps its first 16 KiB, whatever its length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDS: Final = re.compile(rb"\bworker_exited\b" + _EPOCH)
 _TAIL: Final = f'"event": "{TAIL}"'.encode()
 _TAIL_WITHIN: Final = 120  # bytes: its time and level stand before it
 _WRITTEN: Final = re.compile(rb'(?:\{"timestamp": ")?' + _MOMENT)
-_OURS: Final = (b'{"timestamp": "', b"20")  # how a line of guard or supervisor begins: as JSON, or for a console
+_OURS: Final = (b'{"timestamp": "', b"20")  # how a line of guard or agent begins: as JSON, or for a console
 
 
 class LogLine(NamedTuple):
@@ -61,7 +61,7 @@ class LogLine(NamedTuple):
 
     @property
     def written_ns(self) -> int | None:
-        """Return when guard or supervisor wrote the line, Unix time of milliseconds; None for what a worker wrote."""
+        """Return when guard or agent wrote the line, Unix time of milliseconds; None for what a worker wrote."""
         found = _WRITTEN.match(self.text)
         return _ns(found) if found is not None else None
 

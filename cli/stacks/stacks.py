@@ -52,7 +52,7 @@ CANNOT: Final = {
     GroupPhase.COMPLETED: "it completed",
     GroupPhase.FAILED: "it failed; --last shows what was asked before, as long as its Pods are there",
 }
-UNASKED: Final = "no guard or supervisor of inplace runs there, so it cannot be asked"
+UNASKED: Final = "no guard of inplace runs there, so it cannot be asked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
     if announced_s is None and back_s is not None:  # nobody keeps managedFields
         announced_s = back_s + numbers.get(RestartPhase.VIEW.value, 0) / 1000
     at_s = _at_s(numbers, announced_s, synced_s)
-    if RestartPhase.DEATH.value in numbers:  # a supervisor: its worker is no container of its own
+    if RestartPhase.DEATH.value in numbers:  # an agent that stays: no container ended
         return _supervised_row(pod.name, at_s, announced_s, numbers, synced_s)
     exact = _exact_moments(pod, at_s, numbers, ended_s, back_s)
     if working_s is not None and synced_s is not None:

@@ -2,10 +2,10 @@
 The Pod's machine: the agent's machine, and the states of this Pod's worker.
 
 `common.protocol.agent` makes all decisions of the protocol: it chooses epochs, lifts and asks for restarts. This
-machine says what that means for the worker. The worker is a child of the agent's process (a supervisor), or of guards
-in other containers, which `common.protocol.linked_worker` makes one worker of. Where workers are restarted as
-processes, this machine begins the next run of the agent's machine in the same process. In depth `containers` every
-restart ends the process instead, and kubelet starts all containers of the Pod anew.
+machine says what that means for the worker. Guards are its parents: `common.protocol.linked_worker` makes one worker of
+theirs. They keep every end to themselves that ends the Pod. Where workers are restarted as processes, this machine
+begins the next run of the agent's machine in the same process. In depth `containers` every restart ends the process
+instead, and kubelet starts all containers of the Pod anew.
 
 Safety rests on one rule: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there. That event
 says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
@@ -16,8 +16,7 @@ told first, so that its peers stop while it ends (`common.protocol.failure_repor
 
 Where kubelet can give this Pod clean containers, this machine asks for them by leaving: in depth `containers` at every
 failure, else when the worker failed several times in a row without progress, and when a worker's container is gone. The
-failure is told first, because kubelet takes a second or so. A supervisor leaves once nothing of its worker is left;
-what is below a guard kubelet ends.
+failure is told first, because kubelet takes a second or so. A guard ends what is below it when its agent leaves.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class StopWorker:
 
 @record
 class Leave:
-    """End this process with this exit code; a supervisor leaves nothing of its worker."""
+    """End this process with this exit code."""
 
     code: int
 
@@ -142,12 +141,8 @@ class PodState:
         agent: the agent's machine of the epoch that is announced or running.
         life: what there is of the worker.
         code: the exit code to leave with once nothing of the worker is left; None is to go on with the next epoch.
-        final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
-        restart_code: a group restart ends this process with this code; None: it begins again here. With guards that is
-            depth `containers`; a supervisor then runs one worker, and leaves with its code when it ends by itself.
-        clean_code: the exit code at which kubelet starts this Pod's containers anew; None: kubelet does not, and this
-            process can do no better than begin again.
-        is_guarded: a guard in another container is the worker's parent; else this process is.
+        restart_code: depth `containers`: a group restart ends this process with this code; None: it begins again here.
+        clean_code: the exit code at which kubelet starts this Pod's containers anew, if it does.
         clean_after: after so many failures in a row clean containers are asked for; 0: never.
         failures: so often in a row this Pod's worker failed by itself, without progress in between.
         report: what became of this worker's stall, or of the failure for which this process leaves.
@@ -156,18 +151,11 @@ class PodState:
     agent: AgentState = AgentState()
     life: WorkerLife = WorkerLife.ABSENT
     code: int | None = None
-    final_codes: frozenset[int] = frozenset()
     restart_code: int | None = None
-    clean_code: int | None = None
-    is_guarded: bool = False
+    clean_code: int = 0
     clean_after: int = 0
     failures: int = 0
     report: ReportState = ReportState()
-
-    @property
-    def ends_with_guards(self) -> bool:
-        """Say whether this Pod restarts in depth `containers`: this process ends, and its guards with it."""
-        return self.is_guarded and self.restart_code is not None
 
 
 def step(state: PodState, event: Event) -> Step:
@@ -209,10 +197,10 @@ def _follow(state: PodState, event: AgentEvent | Lease) -> Step:
     match actions:
         case (LiftBarrier(epoch),):
             return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
-        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING and not state.ends_with_guards:
-            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (_stop(state, verdict),)
         case (RestartInPlace(),) if state.restart_code is not None:
             return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
+        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
+            return replace(state, life=WorkerLife.STOPPING), (_stop(state, verdict),)
         case (RestartInPlace(),):
             return _begin_again(state)
         case (GiveUp() as give_up,):
@@ -247,11 +235,11 @@ def _told(state: PodState) -> Step:
         return state, ()
     report, _ = step_report(state.report, ReportSent())
     state = replace(state, report=report)
-    if _is_leaving(state) or (state.life is WorkerLife.RUNNING and state.ends_with_guards):
+    if _is_leaving(state) or (state.life is WorkerLife.RUNNING and state.restart_code is not None):
         return _leave(state)
     if state.life is not WorkerLife.RUNNING:
         return state, ()
-    return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (_stop(state, None),)
+    return replace(state, life=WorkerLife.STOPPING), (_stop(state, None),)
 
 
 def _exited(state: PodState, code: int) -> Step:
@@ -260,37 +248,21 @@ def _exited(state: PodState, code: int) -> Step:
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
     was_running = state.life is WorkerLife.RUNNING
     state = replace(state, life=WorkerLife.LEFTOVERS)
-    if state.ends_with_guards:
-        return _ask_for_clean(state, code, 0)
     if state.restart_code is not None:
-        return replace(state, code=code if was_running else state.code), ()
-    if not state.is_guarded:  # a guard keeps every end to itself that ends the Pod
-        state = replace(state, code=_last_code(state, code, was_running=was_running))
+        return _ask_for_clean(state, code, 0)
     if state.code is not None:
         return state, ()
     failed = was_running or state.report.failure is not None  # and was told to end for that
     state = replace(state, failures=state.failures + failed)
     is_in_vain = failed and 0 < state.clean_after <= state.failures
-    if state.clean_code is None or not (is_in_vain or (state.is_guarded and not _restarts_in_place(state))):
+    if _restarts_in_place(state) and not is_in_vain:
         return state, ()
     return _ask_for_clean(state, code if was_running else None, state.failures - 1)
 
 
-def _last_code(state: PodState, code: int, *, was_running: bool) -> int | None:
-    """Return the code with which a supervisor ends with its worker; None if it goes on.
-
-    The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
-    ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
-    """
-    is_final = code in state.final_codes
-    if not was_running:
-        return code if is_final and state.code is not None else state.code
-    return code if code == 0 or is_final or not _restarts_in_place(state) else None
-
-
 def _lost(state: PodState) -> Step:
     """Let kubelet start this Pod's containers anew: one is gone, or cannot be used again."""
-    if not state.is_guarded or state.life is WorkerLife.ABSENT:
+    if state.life is WorkerLife.ABSENT:
         raise InvariantError(f"a worker is lost in life {state.life.value}")
     if _is_leaving(state):
         return state, ()
@@ -323,15 +295,8 @@ def _is_ending(state: PodState) -> bool:
 
 
 def _leave(state: PodState) -> Step:
-    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends.
-
-    A supervisor ends its own worker first; what is below a guard kubelet ends.
-    """
+    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends."""
     code = state.clean_code if state.code is None else state.code
-    if code is None:
-        raise InvariantError("nobody gives this Pod clean containers")
-    if state.life is WorkerLife.LEFTOVERS and not state.is_guarded:
-        return replace(state, code=code, report=ReportState()), ()
     return replace(state, life=WorkerLife.LEFT), (Leave(code),)
 
 
@@ -354,7 +319,7 @@ def _gone(state: PodState) -> Step:
     if state.life is not WorkerLife.LEFTOVERS:
         raise InvariantError(f"a worker is gone in life {state.life.value}")
     if _is_leaving(state):
-        return state if state.is_guarded else replace(state, life=WorkerLife.ABSENT), ()
+        return state, ()
     if state.code is not None:
         return replace(state, life=WorkerLife.LEFT), (Leave(state.code),)
     return _begin_again(state)
@@ -362,7 +327,7 @@ def _gone(state: PodState) -> Step:
 
 def _terminate(state: PodState, code: int) -> Step:
     """End the worker first, which guards do that end with this process; a second signal loses the patience."""
-    if state.ends_with_guards:
+    if state.restart_code is not None:
         return replace(state, life=WorkerLife.LEFT), (Leave(code),)
     match state.life:
         case WorkerLife.ABSENT:

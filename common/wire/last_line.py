@@ -8,7 +8,7 @@ Secrets are found by how they look: a name such as `password`, `token` or `api_k
 URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
 `***`. It is a net with meshes: a secret that looks like a word passes. This module is pure.
 
-In depth `process` and above a supervisor no container ends, and the Pod's agent tells line and moment, with the
+In depth `process` and supervisor mode no container ends, and the Pod's agent tells line and moment, with the
 announcement or the report of the failure:
 
     annotation   = "v1,epoch=" epoch ",at=" milliseconds ",line=" [ line ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.epoch_file import EpochFile
+from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.judge import Judge
@@ -91,12 +92,19 @@ class Machine(ModelRuntime):
         self.disks.pop(sandbox.uid, None)
         await super().remove_sandbox(sandbox)
 
+    def saves(self, run: ContainerRun) -> SaveRequests | None:
+        """Return what asks a Pod's worker to save."""
+        within_s = float(run.env.get("SAVE_WITHIN_S") or 0)
+        if self.lockstep is None or within_s <= 0:
+            return None
+        return self.lockstep.requests(run.pod["metadata"]["uid"], within_s, QUIET)
+
     def make_worker(self, run: ContainerRun) -> Training:
         """Start a worker that has its container for itself."""
         return Training(self, run.pod, None)
 
     def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> Training:
-        """Start a worker below a guard or a supervisor."""
+        """Start a worker below a guard."""
         return Training(self, run.pod, epoch, leaves=leaves)
 
     def make_agent(self, run: ContainerRun) -> AgentContainer:
@@ -179,21 +187,20 @@ class AgentContainer(ModelAgent):
     _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
-        uid, watched, lockstep = run.pod["metadata"]["uid"], machine.watched, machine.lockstep
+        uid, watched = run.pod["metadata"]["uid"], machine.watched
         self.client = agent_client(run.pod)
         machine.agents_made += 1
         self.process = Process(
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
         config = _config(machine, run)
-        saves = lockstep.requests(uid, config, QUIET) if lockstep is not None else None
         super().__init__(
             machine,
             run,
             config,
             rng=Random(machine.rng.random()),
             stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
-            saves=saves if config.save_within_s > 0 else None,
+            saves=machine.saves(run),
             memory=machine.disk(uid),
         )
         machine.agents[self.uid] = self

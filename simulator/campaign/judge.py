@@ -2,7 +2,7 @@
 Judge the safety properties after every event, from the API server's store and the running workers alone.
 
 The judge does not ask agent or controller. A sidecar's worker has the epoch that its agent's process wrote last; a
-supervisor's worker has the epoch that it was started with.
+guard's worker has the epoch that it was started with.
 """
 
 from __future__ import annotations

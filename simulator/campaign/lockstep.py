@@ -14,7 +14,6 @@ from random import Random
 from typing import Final
 
 from inplace.agent.report.log import Log
-from inplace.agent.settings.config import AgentConfig
 from inplace.agent.worker.save_requests import SaveRequests
 from inplace.simulator.campaign.process import outside
 from inplace.simulator.cluster.model_container import WorkerRun
@@ -70,9 +69,9 @@ class Lockstep:
         runs = [self.runs[epoch] for epoch in sorted(self.runs)]
         return sum(run.last - after.first for run, after in pairwise(runs))
 
-    def requests(self, uid: str, config: AgentConfig, log: Log) -> SaveRequests:
-        """Return what the agent of a Pod asks its worker with."""
-        return MarkedRequests(self._marks, uid, config.save_within_s, log)
+    def requests(self, uid: str, within_s: float, log: Log) -> SaveRequests:
+        """Return what a Pod's agent, or its guard, asks the worker with."""
+        return MarkedRequests(self._marks, uid, within_s, log)
 
     def joined(self, uid: str, worker: WorkerRun, epoch: int) -> None:
         """Take in a worker that starts; the last one begins the run."""

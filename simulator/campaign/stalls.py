@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from inplace.agent.progress.stall_watch import StallWatch
+from inplace.agent.progress.watchdog import Watched
 from inplace.agent.settings.config import AgentConfig
-from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.stall import LATE_PERIODS
@@ -46,6 +46,10 @@ class StallOutcome:
     count: Counter[str] = field(default_factory=Counter)
     late_s: float = 0.0
     violation: str = ""
+
+
+class _Running(Watched):
+    """A worker that runs."""
 
 
 class PausedClock(LoopClock):
@@ -105,7 +109,7 @@ async def _live(
     clock.pauses, watched.late_s_max = True, rng.choice((0.0, LATE_S_MAX))
     stalls.begin(epoch)
     ranks = watched.start("pod", epoch)
-    watching = loop.create_task(stalls.watch(Worker(), lambda stall: found.append((loop.time(), stall))))
+    watching = loop.create_task(stalls.watch(_Running(), lambda stall: found.append((loop.time(), stall))))
     for _ in range(rng.randint(0, JUMPS_MAX)):
         await asyncio.sleep(rng.uniform(0.0, LIFE_S[1] / 2))
         watched.skew_s += rng.choice((-JUMP_S, JUMP_S))

@@ -17,7 +17,7 @@ class Kind(Enum):
     CONTAINER_STARTED = "container-started"
     CONTAINER_EXITED = "container-exited"  # the process ended; detail: exit code
     CONTAINER_KILLED = "container-killed"  # the kubelet began to kill it; detail: grace in seconds
-    WORKER_STARTED = "worker-started"  # a supervisor started its worker inside the container
+    WORKER_STARTED = "worker-started"  # a guard started its worker inside the container
     BARRIER_LIFTED = "barrier-lifted"  # the startup probe succeeded for the first time
     FIRST_STEP = "first-step"  # a worker did its first training step; detail: the line
     FAULT = "fault"  # a fault killed it; detail: the signal or exit code

@@ -8,17 +8,15 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from inplace.agent.agent import Agent
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
 from inplace.agent.settings.arguments import WorkerOptions, parse
 from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.exit_code import ExitCode
-from inplace.agent.start.sidecar import agent_of
+from inplace.agent.start.sidecar import agent_of, below_guard
 from inplace.common.agent_command import GUARD, agent_arguments
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_link import ModelServer
-from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
@@ -47,7 +45,7 @@ class QuietLog:
 
 
 class ModelAgent(StayingContainer):
-    """The real agent's coroutine in the place of its process, beside guards or above a worker of its own.
+    """The real agent's coroutine in the place of its process, beside guards or below one.
 
     Args:
         rng: the agent's jitter.
@@ -73,18 +71,14 @@ class ModelAgent(StayingContainer):
             log=QuietLog(),
             **more,
         )
-        options = options_of(run)
+        if (options := options_of(run)) is not None:
+            config = below_guard(config, options)
         self._server = ModelServer(machine.link(self.uid), config.restart_depth)
-        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=True))
-        if options is None:
-            self.agent = agent_of(config, deps, self._server)
-        else:
-            self.agent = Agent(config, deps, worker=self._worker, options=options)
-        self._is_supervisor = options is not None
+        self.agent = agent_of(config, deps, self._server)
         self._has_begun = False
 
     async def wait(self) -> int:
-        """Run the agent until it ends or is killed; with it ends a worker below it."""
+        """Run the agent until it ends or is killed."""
         try:
             await self._machine.clock.sleep(self._machine.timings.agent_start.draw(self._machine.rng))
             running = self._start(self._run())
@@ -94,7 +88,6 @@ class ModelAgent(StayingContainer):
             self.end(SIGKILL_EXIT)
             self._server.leave()
             self._kill()
-            self._worker.kill()
 
     def terminate(self) -> None:
         """Hand SIGTERM to the agent; BEFORE its first step it ends at once."""
@@ -102,13 +95,6 @@ class ModelAgent(StayingContainer):
             self._call(self.agent.keeper.terminate, signal.SIGTERM)
         else:
             self.end(ExitCode.TERMINATED)
-
-    def signal_child(self, number: int) -> None:
-        """Send the worker below it a signal; a model ends at once at any."""
-        if self._is_supervisor:
-            self._worker.strike(number)
-        else:
-            super().signal_child(number)
 
     async def probe(self, probe: Probe) -> bool:
         """Return whether the barrier is lifted."""
@@ -143,7 +129,7 @@ class ModelAgent(StayingContainer):
 
 
 def options_of(run: ContainerRun) -> WorkerOptions | None:
-    """Return a supervisor's options; None for a sidecar.
+    """Return the options of an agent that is below its guard; None for a sidecar.
 
     Raises:
         ArgumentsError: its command line cannot be used.

@@ -9,6 +9,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 
+from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
@@ -37,12 +38,16 @@ class ModelMachine:
         raise NotImplementedError
 
     def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> WorkerRun:
-        """Start a worker below a guard or supervisor, in an epoch or None; `leaves`: something outlives it."""
+        """Start a worker below a guard, in an epoch or None; `leaves`: something outlives it."""
         raise NotImplementedError
 
     def link(self, uid: str) -> PodLink:
         """Return a Pod's socket, which lies in its volume."""
         return self.links.setdefault(uid, PodLink())
+
+    def saves(self, run: ContainerRun) -> SaveRequests | None:  # noqa: ARG002
+        """Return what asks a container's worker to save BEFORE it is told to end; None: nobody does."""
+        return None
 
     def is_deaf(self, uid: str) -> bool:  # noqa: ARG002
         """Say whether a Pod's containers ignore SIGTERM."""
@@ -118,7 +123,7 @@ class ModelContainer:
 
     def signal_child(self, number: int) -> None:  # noqa: ARG002
         """Refuse: it has no worker below it."""
-        raise LookupError("expected a guard or a supervisor with a worker below it, saw neither")
+        raise LookupError("expected a guard with a worker below it, saw none")
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
         """Answer with success after the time of a probe."""

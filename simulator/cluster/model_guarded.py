@@ -8,12 +8,14 @@ import signal
 from inplace.agent.settings.arguments import GRACE_S
 from inplace.common.protocol.guard import (
     GONE,
+    RUNNING,
     WAITING,
     Event,
     GraceOver,
     GuardState,
     KillWorker,
     Leave,
+    LinkEnded,
     PassOn,
     Signalled,
     StartWorker,
@@ -25,8 +27,9 @@ from inplace.common.protocol.guard import (
     step,
 )
 from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Message, Started
-from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
+from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_worker import ChildWorker
+from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
@@ -36,6 +39,7 @@ class GuardedContainer(StayingContainer):
     def __init__(self, machine: ModelMachine, run: ContainerRun) -> None:
         super().__init__(machine, run)
         self._link = machine.link(self.uid)
+        self._saves = machine.saves(run)
         self._state = GuardState()
         self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=self._state.stays))
         self._sweeping: asyncio.Task[None] | None = None
@@ -62,8 +66,12 @@ class GuardedContainer(StayingContainer):
             self._worker.kill()
 
     def terminate(self) -> None:
-        """Take SIGTERM: the guard passes it on."""
-        self._take(Signalled(signal.SIGTERM))
+        """Take SIGTERM: the guard passes it on, after the time of a worker that saves."""
+        epoch, now_s = self._state.epoch if self._state.phase == RUNNING else 0, self._machine.clock.monotonic_s()
+        if self._saves is not None and self._saves.hold(signal.SIGTERM, epoch, now_s):
+            asyncio.get_running_loop().call_later(self._saves.within_s, self._end_saving)
+        else:
+            self._take(Signalled(signal.SIGTERM))
 
     def signal_child(self, number: int) -> None:
         """Send the worker below the guard a signal; a model ends at once at any."""
@@ -106,7 +114,10 @@ class GuardedContainer(StayingContainer):
                 case TellAbsent():
                     self._say(Absent(round(GRACE_S * 1000)))
                 case Leave(code):
-                    self.end(code)
+                    self._leave(code)
+
+    def _leave(self, code: int) -> None:
+        self.end(code)
 
     def _say(self, message: Message) -> None:
         if self._link.agent is not None:
@@ -119,6 +130,11 @@ class GuardedContainer(StayingContainer):
             if self._link.agent is not None:
                 self._link.agent.gone(self)
 
+    def _end_saving(self) -> None:
+        """Pass the signal on that was held back, if one was."""
+        if self._saves is not None and self._saves.let_go() and not self._ended.done():
+            self._take(Signalled(self._saves.held))
+
     def _grace_over(self) -> None:
         if not self._ended.done():
             self._take(GraceOver())
@@ -126,6 +142,7 @@ class GuardedContainer(StayingContainer):
     def _worker_ended(self, ended: asyncio.Future[int]) -> None:
         if ended.cancelled() or self._ended.done():
             return
+        self._end_saving()
         if self._state.stays:
             self._machine.worker_dying(self.run.pod)
             sweep = self._sweep(ended.result())
@@ -138,3 +155,48 @@ class GuardedContainer(StayingContainer):
         await self._worker.gone()
         if not self._ended.done():
             self._take(WorkerEnded(code))
+
+
+class SupervisedContainer(GuardedContainer):
+    """A guard with its agent below it, which is a model of its own; the end of either is the container's."""
+
+    def __init__(self, machine: ModelMachine, run: ContainerRun, agent: ModelContainer) -> None:
+        super().__init__(machine, run)
+        self._agent = agent
+        self._own_code: int | None = None  # the agent's
+        self._is_left = False  # by the agent
+
+    async def wait(self) -> int:
+        """Follow the link until the guard leaves or is killed, and the agent with it."""
+        agent = asyncio.create_task(self._agent.wait())
+        agent.add_done_callback(self._agent_ended)
+        try:
+            return await super().wait()
+        finally:
+            agent.cancel()
+            await asyncio.wait([agent])
+
+    async def probe(self, probe: Probe) -> bool:
+        """Return whether the agent's barrier is lifted."""
+        return await self._agent.probe(probe)
+
+    def hear(self, event: Event) -> None:
+        """Take in an event of the link."""
+        self._is_left = self._is_left or isinstance(event, LinkEnded)
+        super().hear(event)
+
+    def _leave(self, code: int) -> None:
+        if not self._is_left:
+            self.end(code)
+        elif self._own_code is not None:
+            self.end(self._own_code)
+
+    def _agent_ended(self, agent: asyncio.Task[int]) -> None:
+        if agent.cancelled() or self._ended.done():
+            return
+        if (error := agent.exception()) is not None:
+            self._ended.set_exception(error)  # an agent's bug must stop the simulation
+            return
+        self._own_code = agent.result()
+        if self._state.phase in (WAITING, GONE):
+            self.end(self._own_code)

@@ -1,4 +1,4 @@
-"""The logs of modelled containers: what a guard or supervisor writes of its worker, and the worker's first step."""
+"""The logs of modelled containers: what a guard writes of its worker, and the worker's first step."""
 
 from __future__ import annotations
 

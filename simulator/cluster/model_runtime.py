@@ -2,10 +2,10 @@
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
 A container's command decides its kind, as in the manifests. An agent (a command that starts with `inplace-agent`) is
-the real one, `agent.agent`, as a coroutine with an in-memory transport, barrier and link; below a guard or a supervisor
+the real one, `agent.agent`, as a coroutine with an in-memory transport, barrier and link; below a guard
 there is a worker. An init container exits 0 after a while. Any other container is a worker: it takes its first step
 after a while, which is a line in its log, and runs until it is stopped. With STEPS and STEP_S in its environment it
-exits 0 after STEPS steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
+exits 0 after STEPS steps of STEP_S seconds. Below a guard it does so from the lift on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from inplace.common.agent_command import agent_arguments, is_guarded, is_spare
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_agent import ModelAgent
+from inplace.simulator.cluster.model_agent import ModelAgent, options_of
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, WorkerContainer
-from inplace.simulator.cluster.model_guarded import GuardedContainer
+from inplace.simulator.cluster.model_guarded import GuardedContainer, SupervisedContainer
 from inplace.simulator.cluster.model_logs import FIRST_STEP, ModelLogReader, ModelLogs
 from inplace.simulator.cluster.model_worker import TimedRun
 from inplace.simulator.cluster.pod_spec import Role
@@ -52,7 +52,11 @@ class ModelRuntime(ModelMachine):
         if is_guarded(run.command):
             return GuardedContainer(self, run)
         has_agent = agent_arguments(run.command) is not None and not is_spare(run.command)
-        return self.make_agent(run) if has_agent and run.spec.role is not Role.INIT else WorkerContainer(self, run)
+        if not has_agent or run.spec.role is Role.INIT:
+            return WorkerContainer(self, run)
+        agent = self.make_agent(run)
+        is_alone = isinstance(agent, WorkerContainer) or options_of(run) is None
+        return agent if is_alone else SupervisedContainer(self, run, agent)
 
     def make_agent(self, run: ContainerRun) -> ModelContainer:
         """Return an agent's container; one whose settings are wrong has ended."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from inplace.agent.settings.command import EPOCH
-from inplace.agent.worker.worker import Worker
 from inplace.simulator.cluster.model_container import ModelMachine, WorkerRun
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
 
@@ -63,8 +61,8 @@ class TimedRun(WorkerRun):
             self.end(0)
 
 
-class ChildWorker(Worker):
-    """The worker of a guard or a supervisor.
+class ChildWorker:
+    """The worker of a guard.
 
     Args:
         make_run: starts a run in an epoch; None: in-place restart is off.
@@ -74,20 +72,11 @@ class ChildWorker(Worker):
         self._make_run = make_run
         self._run: WorkerRun | None = None
 
-    def start(self, env: Mapping[str, str]) -> None:
-        """Start a run."""
-        self.start_in(int(env[EPOCH]) if env[EPOCH] else None)
-
     def start_in(self, epoch: int | None) -> asyncio.Future[int]:
         """Start a run in an epoch, and return its end."""
         assert not self.runs(), "expected no worker, saw one"
         self._run = self._make_run(epoch)
         return self._run.ended
-
-    async def exited(self) -> int:
-        """Return the exit code."""
-        assert self._run is not None
-        return await asyncio.shield(self._run.ended)
 
     async def gone(self) -> None:
         """Return when nothing that the run left is there."""
@@ -106,7 +95,7 @@ class ChildWorker(Worker):
             LookupError: none runs.
         """
         if not self.runs():
-            raise LookupError("expected a worker below a guard or supervisor, saw none")
+            raise LookupError("expected a worker below a guard, saw none")
         assert self._run is not None
         self._run.end(128 + number)
 
@@ -118,10 +107,6 @@ class ChildWorker(Worker):
     def runs(self) -> bool:
         """Say whether it runs."""
         return self._run is not None and not self._run.ended.done()
-
-    async def close(self) -> None:
-        """Kill the worker, and what it left."""
-        self.kill()
 
     def kill(self) -> None:
         """Kill the worker and what it left, as the kernel does with a container's processes."""

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from inplace.agent.guard import STARTED
-from inplace.common.agent_command import AGENT_COMMAND, agent_arguments, is_guarded
+from inplace.agent.guard import EXITED, STARTED
+from inplace.common.agent_command import AGENT_COMMAND, agent_arguments
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -31,11 +31,9 @@ from inplace.simulator.cluster.runtime import ContainerRun, Sandbox
 CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
-# Two events in a supervisor's log (agent/): the last worker has no leftovers, and the next worker was started. A quick
-# worker prints its first step before the supervisor writes the second event. The third one is a guard's.
-_ANNOUNCED = b"announcement_accepted"
-_LIFTED = b"barrier_lifted"
-_GUARD_LIFTED = f'"event": "{STARTED}"'.encode()
+# Two events in a guard's log, which may come after a quick worker's first step. An agent tells no epoch with the first.
+_EXITED = f'"event": "{EXITED}", "epoch"'.encode()
+_STARTED = f'"event": "{STARTED}"'.encode()
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
@@ -224,8 +222,8 @@ class ProcessRuntime:
         fresh.replace(self.hosts_file)
 
     def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
-        """Return a function that reports the first step of each worker; a supervisor starts one after the other."""
-        supervises, guards = (agent_arguments(run.command) or [""])[0] == "run", is_guarded(run.command)
+        """Return a function that reports the first step of each worker; a guard starts one after the other."""
+        guards = bool(agent_arguments(run.command))
         stepped = False
 
         def tell(kind: Kind, detail: str = "") -> None:
@@ -233,9 +231,9 @@ class ProcessRuntime:
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
-            if (supervises and _ANNOUNCED in line) or (guards and _GUARD_LIFTED in line):
+            if guards and _EXITED in line:
                 stepped = False
-            if (supervises and _LIFTED in line) or (guards and _GUARD_LIFTED in line):
+            if guards and _STARTED in line:
                 tell(Kind.WORKER_STARTED)
             if stepped or not line.startswith(FIRST_STEP_PREFIX):
                 return

@@ -109,7 +109,7 @@ class LocalProcess:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def signal_child(self, number: int) -> None:
-        """Send a signal to the main process's oldest child that leads a session: a supervisor's worker.
+        """Send a signal to the main process's oldest child that leads a session: a guard's worker.
 
         Raises:
             LookupError: there is no such child.

@@ -64,7 +64,7 @@ class RunningContainer(Protocol):
         """Send a signal to the main process from outside, as a fault does."""
 
     def signal_child(self, number: int) -> None:
-        """Send a signal to a supervisor's worker from outside.
+        """Send a signal to a guard's worker from outside.
 
         Raises:
             LookupError: there is no such worker.

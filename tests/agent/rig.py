@@ -11,17 +11,16 @@ from typing import Any
 from inplace.agent.agent import REMINDER
 from inplace.agent.barrier.http import Barrier, BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.linked_worker import LinkedWorker
+from inplace.agent.link.linked_worker import LinkedWorker, WorkerLostError
 from inplace.agent.link.server import GuardServer, LinkServer
+from inplace.agent.progress.watchdog import Watched
 from inplace.agent.report.log_line import LevelLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.settings.command import epoch_variables
 from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.start.prelude import head_start
 from inplace.agent.start.sidecar import agent_of
-from inplace.agent.worker.worker import WorkerLostError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
@@ -36,6 +35,10 @@ BOUND_S_MAX = 60.0  # bounds above this one are waits for the next event, not fo
 QUIET_S = 0.05
 
 
+class Running(Watched):
+    """A worker that runs."""
+
+
 class ContainersLink(LinkedWorker):
     """An agent's end of the link in depth `containers`, on a socket; it notes each death and each line of its log."""
 
@@ -48,7 +51,7 @@ class ContainersLink(LinkedWorker):
 
     def lift(self, epoch: int) -> None:
         """Let the workers start, once."""
-        self.start(epoch_variables(epoch))
+        self.start(epoch)
         self._noting = asyncio.create_task(self._note(epoch))
 
     def leave(self) -> None:

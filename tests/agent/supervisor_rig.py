@@ -1,4 +1,4 @@
-"""A supervisor as a container's main process, with a worker that is a real process tree, against a scripted server."""
+"""A guard with its own agent as a container's main process, with a real worker, against a scripted server."""
 
 from __future__ import annotations
 
@@ -90,7 +90,14 @@ class Supervised:
 
     def tree(self) -> list[int]:
         """Return the processes of the worker's tree, without zombies; each has the test's mark in its environment."""
-        return [pid for pid in marked(str(self.folder)) if pid != self.child.pid]
+        return [pid for pid in marked(str(self.folder)) if not self._is_ours(pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        """Say whether a process is the guard or its agent, which are in this session."""
+        try:
+            return os.getsid(pid) == os.getsid(0)
+        except ProcessLookupError:
+            return True
 
     async def finished(self) -> int:
         """Wait for the supervisor's exit, check that none of its processes is left, and return its code."""

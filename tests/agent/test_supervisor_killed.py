@@ -11,17 +11,27 @@ import pytest
 from inplace.agent.worker.leftovers import SUPERVISOR, leftovers, supervisor_mark
 from inplace.agent.worker.spawn import become, spawn
 from tests.agent.scripted_server import ScriptedServer, jobset
-from tests.agent.supervisor_rig import DEAF, RUN, main_of, marked, running, supervised, until
+from tests.agent.supervisor_rig import DEAF, RUN, marked, running, supervised, until
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("worker", [RUN, DEAF], ids=["any worker", "a worker that takes no signal"])
 async def test_a_killed_supervisor_takes_its_worker_with_it(tmp_path: Path, worker: str) -> None:
-    """SIGKILL to a supervisor that is not process 1: the kernel kills the worker, whatever it handles."""
+    """SIGKILL to a guard that is not process 1: the kernel kills worker and agent, whatever they handle."""
     async with running(tmp_path, worker) as group:
-        main = main_of(group)
         group.child.kill()
-        await until(lambda: main not in marked(str(tmp_path)), "the worker's end")
+        await until(lambda: not marked(str(tmp_path)), "the end of both")
+
+
+@pytest.mark.asyncio
+async def test_a_killed_agent_ends_its_worker_and_the_container(tmp_path: Path) -> None:
+    """The guard ends the worker's whole tree, and leaves as its agent did."""
+    async with running(tmp_path, "daemon(linger)\n" + RUN) as group:
+        await group.noted("lingering")
+        children = Path(f"/proc/{group.child.pid}/task/{group.child.pid}/children").read_text().split()
+        (agent,) = {int(pid) for pid in children} - set(group.tree())
+        os.kill(agent, signal.SIGKILL)
+        assert await group.finished() == 137
 
 
 @pytest.mark.asyncio
@@ -89,12 +99,13 @@ def mask(status: str, field: str) -> int:
 
 def test_only_a_dead_supervisors_processes_are_leftovers() -> None:
     """Another Pod's and a living supervisor's are left alone; a process id that is used again is another process."""
-    own = supervisor_mark("ns", "leftovers-0")
+    pod = {"NAMESPACE": "ns", "POD_NAME": "leftovers-0"}
+    own = supervisor_mark(pod)
     alive, dead = own, own.rpartition("/")[0] + "/1"
     pids = {mark: spawn(["sleep", "60"], {**os.environ, SUPERVISOR: mark}) for mark in (alive, dead)}
     try:
-        assert list(leftovers("ns", "leftovers-0")) == [pids[dead]]
-        assert list(leftovers("ns", "leftovers")) == []
+        assert list(leftovers(pod)) == [pids[dead]]
+        assert list(leftovers(pod | {"POD_NAME": "leftovers"})) == []
     finally:
         for pid in pids.values():
             os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -75,16 +76,12 @@ async def test_one_restart_of_a_supervisor_is_told_in_twelve_lines(tmp_path: Pat
         os.kill(main_of(group), signal.SIGKILL)
         await restart(group, 1)
         await group.terminated()
-    events = [line["event"] for line in group.lines]
-    assert len(events) <= 12
-    assert events[:8] == [
-        "agent_started",
-        "announcement_accepted",
-        "worker_starting",
-        "barrier_lifted",
-        "worker_exited",
-        "announcement_accepted",
-        "worker_starting",
-        "barrier_lifted",
-    ]
+    assert Counter(line["event"] for line in group.lines) == {
+        "agent_started": 1,
+        "announcement_accepted": 2,
+        "barrier_lifted": 2,
+        "worker_starting": 2,
+        "worker_started": 2,
+        "worker_exited": 3,  # of the first one guard and agent tell
+    }
     assert [line["epoch"] for line in group.logged("barrier_lifted")] == [1, 2]

@@ -6,7 +6,7 @@ from typing import Final
 
 SENTENCES: Final = {
     "agent_awaited": "there is no lift yet: for how long, and what was seen of the agent; once in 10 s",
-    "agent_started": "version, Pod, the epoch that it announced last; a supervisor also names its worker's command",
+    "agent_started": "version, Pod, the epoch that it announced last; in supervisor mode also the worker's command",
     "agents_suit_server": (
         "the API server's version, and how agents are added for it: whether there are restart rules, and whether "
         "an init container copies the programs"
@@ -39,7 +39,7 @@ SENTENCES: Final = {
     "check_unanswered": "it did not end in time, or cannot be run; the Pod joins all the same; the last of its output",
     "checks_awaited": "the agent waits for the checks of its guards: how many it expects, and how many are over",
     "clean_containers_wanted": (
-        "a supervisor, or the agent of a Pod in depth `process`, leaves, so that kubelet gives this Pod [clean "
+        "the agent leaves, so that kubelet gives this Pod [clean "
         "containers](worker.md#clean-containers): epoch, reason, exit code"
     ),
     "cleaned": (
@@ -99,7 +99,7 @@ SENTENCES: Final = {
         "([nodes.md](nodes.md#a-dead-node-in-seconds))"
     ),
     "leftovers_killed": (
-        "an earlier supervisor in this container was killed, and processes of its worker still ran; this agent "
+        "an earlier supervisor in this container was killed, and processes of its worker still ran; this guard "
         "killed them ([ADR 81](adr/0081-one-worker-host.md))"
     ),
     "link_refused": "a process of this Pod connected to the link and said something else than a guard does",
@@ -185,8 +185,7 @@ SENTENCES: Final = {
     "watch_failed": "the same for the list and the watch",
     "work_unfinished": "the leader's end came before its last writes were answered",
     "worker_exited": (
-        "the worker ended: its exit code; a supervisor, and an agent in depth `process`, also say how long its "
-        "process tree took to go"
+        "the worker ended: its exit code; an agent that stays also says how long its process tree took to go"
     ),
     "worker_failed": (
         "a guard told that its worker died, or the watchdog that it hangs, and when this agent will tell the controller"

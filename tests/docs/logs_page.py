@@ -39,8 +39,8 @@ Generated from the code by `make rewrite`; do not edit.
 Agent, guard and controller write one JSON object per line to standard error. Each line begins with
 `timestamp` (RFC 3339, UTC, milliseconds), `level` and `event`; an event has one constant name. In the fields,
 `message` says what was seen, `then` what happens next, `cure` what a person must do, and `epoch` in which run of the
-group. A name that ends in `_s` has seconds. The lines of a guard and of a supervisor stand in the worker's log, those
-of a sidecar in the log of the container `inplace-agent`.
+group. A name that ends in `_s` has seconds. The lines of a guard, and of an agent below it, stand in the worker's log,
+those of a sidecar in the log of the container `inplace-agent`.
 
 | event | level | written by | more fields | says |
 |---|---|---|---|---|

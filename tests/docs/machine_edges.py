@@ -1,4 +1,4 @@
-"""Every edge of the machines of agent, supervisor and guard, found by a walk through all reachable states."""
+"""Every edge of the machines of agent, Pod and guard, found by a walk through all reachable states."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def agent_edges() -> frozenset[Edge]:
 
 
 @cache
-def supervisor_edges() -> frozenset[Edge]:
+def pod_edges() -> frozenset[Edge]:
     """Return the edges between a worker's lives, and those back to the same life that act on the worker."""
 
     def edge(before: PodState, event: Any, after: PodState, actions: tuple[Any, ...]) -> Edge | None:
@@ -73,8 +73,8 @@ def supervisor_edges() -> frozenset[Edge]:
         happened = _happened(before, event) or _asked(before.agent, event)
         return Edge(before.life.value, after.life.value, *happened, _words(actions))
 
-    starts = [PodState(final_codes=frozenset((FINAL_CODE,)), restart_code=code) for code in (None, 88)]
-    return _walk(starts, pod_machine.step, _supervisor_events, edge)
+    starts = [PodState(restart_code=code) for code in (None, 88)]
+    return _walk(starts, pod_machine.step, _pod_events, edge)
 
 
 @cache
@@ -165,18 +165,20 @@ def _agent_events(state: AgentState) -> Iterator[Any]:
         yield from (agent.Lease(held=True), agent.Lease(held=False))
 
 
-def _supervisor_events(state: PodState) -> Iterator[Any]:
-    """Yield the possible events of a supervisor and its worker."""
+def _pod_events(state: PodState) -> Iterator[Any]:
+    """Yield the possible events of an agent and the worker."""
     if state.life is WorkerLife.LEFT:
         return
     yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
     yield pod_machine.Terminate(15)
     if state.life is WorkerLife.RUNNING:
         yield failure_report.WorkerStalled(state.agent.epoch, 11, 1200)
-        if state.report.failure is not None:
-            yield failure_report.ReportSent() if state.report.was_due else failure_report.ReportDue()
+    if state.life in (WorkerLife.RUNNING, WorkerLife.LEFTOVERS) and state.report.failure is not None:
+        yield failure_report.ReportSent() if state.report.was_due else failure_report.ReportDue()
+    if state.life is not WorkerLife.ABSENT:
+        yield pod_machine.WorkerLost()
     if state.life in (WorkerLife.RUNNING, WorkerLife.STOPPING):
-        yield from (pod_machine.WorkerExited(code) for code in (0, 1, FINAL_CODE))
+        yield pod_machine.WorkerExited(1)
     if state.life is WorkerLife.LEFTOVERS:
         yield pod_machine.WorkerGone()
 
@@ -219,7 +221,9 @@ def _happened(state: PodState, event: Any) -> tuple[str, str] | None:
         case failure_report.ReportDue():
             return "its moment comes", ""
         case failure_report.ReportSent():
-            return "the stall is told", ""
+            return "the failure is told", ""
+        case pod_machine.WorkerLost():
+            return "its container is gone", ""
         case pod_machine.WorkerGone():
             return "all processes gone, " + ("the Pod goes on" if state.code is None else "the Pod ends"), ""
     return None

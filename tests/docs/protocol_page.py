@@ -12,7 +12,7 @@ from pathlib import Path
 from inplace.common.protocol.agent import TERMINAL, TRANSITIONS, AgentPhase, Verdict
 from inplace.common.protocol.guard import GONE
 from inplace.common.protocol.pod import WorkerLife
-from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
+from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, pod_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -49,14 +49,14 @@ This table says to which phase a view's verdict leads:
 
 """
 
-_SUPERVISOR = """
+_POD = """
 ## The Pod's machine
 
-This is the agent's machine together with a worker, here as a supervisor runs it. The states below are those of the
+This is the agent's machine together with the worker that the Pod's guards run. The states below are those of the
 worker; `absent` means that no process of the worker exists. Arrows of the agent's machine that neither start nor stop
 the worker are above and not repeated here. An epoch is announced only in `absent`, and only the end of all processes of
 the worker leads back there. If the agent's machine says restart in place while no worker runs, it begins again in the
-same process. With `WORKER_COMMAND` the process leaves instead, and so it always does in depth `containers` ([ADR
+same process. In depth `containers` and with `WORKER_COMMAND` the process leaves instead ([ADR
 64](adr/0064-two-depths.md)). No epoch after the largest int32 can be announced: the machine gives up.
 
 """
@@ -81,10 +81,10 @@ The agent then runs the Pod's machine above, with this worker at the other end o
 def page() -> str:
     """Return the page's text."""
     agent = _picture(_values(AgentPhase), agent_edges(), _values(TERMINAL))
-    supervised = _picture(_values(WorkerLife), supervisor_edges(), (WorkerLife.LEFT.value,))
+    worker = _picture(_values(WorkerLife), pod_edges(), (WorkerLife.LEFT.value,))
     contained = _picture(GUARD_PHASES, guard_edges(stays=False), (GONE,))
     stays = _picture(GUARD_PHASES, guard_edges(stays=True), (GONE,))
-    machines = _AGENT + agent + _OUTCOMES + _table() + _SUPERVISOR + supervised
+    machines = _AGENT + agent + _OUTCOMES + _table() + _POD + worker
     return machines + _GUARD + contained + _STAYS + stays
 
 

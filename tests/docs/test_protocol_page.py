@@ -3,7 +3,7 @@
 from inplace.common.protocol.agent import TRANSITIONS, AgentPhase, Verdict
 from inplace.common.protocol.guard import RUNNING, STOPPING
 from inplace.common.protocol.pod import WorkerLife
-from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
+from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, pod_edges
 
 
 def test_the_walk_takes_every_way_of_the_table() -> None:
@@ -31,7 +31,7 @@ def test_the_walk_comes_everywhere() -> None:
     assert Edge("waiting", "announcing", "long at the barrier", "", "announce") in edges
     assert Edge("waiting", "lifted", "lease held", "", "lift barrier") in edges
     assert Edge("lifted", "restarting", "lease over", "", "restart in place") in edges
-    lives = supervisor_edges()
+    lives = pod_edges()
     assert {edge.source for edge in lives} | {edge.target for edge in lives} == {life.value for life in WorkerLife}
     assert {edge.event.partition(",")[0] for edge in lives} >= {
         "told to end",

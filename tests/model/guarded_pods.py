@@ -162,7 +162,6 @@ class GuardedPodWorld:
         agent = PodState(
             restart_code=None if self._stays else CLEAN_CODE,
             clean_code=CLEAN_CODE,
-            is_guarded=True,
             clean_after=CLEAN_AFTER,
         )
         guard = None if self._has_entrypoint else GuardState(final_codes=frozenset({FINAL_CODE}))

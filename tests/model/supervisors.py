@@ -1,4 +1,9 @@
-"""A Pod whose agent is the worker's parent: every move of the production supervisor and of the worker's processes."""
+"""
+A Pod in supervisor mode, agent and guard in one container: every move of the production agent and of the worker.
+
+What `tests.model.guarded_pods` proves of guard and link is taken for granted: who dies takes the container with it, and
+a worker that completes by itself ends it.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +71,7 @@ class SupervisorMoves:
         return PodState(AgentState(previous=previous, reached=reached, leased=leased))
 
     def at_work(self) -> Any:
-        """Return the machine of a supervisor whose worker runs in epoch 1."""
+        """Return the machine of an agent whose worker runs in epoch 1."""
         lifted = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
         return PodState(lifted, WorkerLife.RUNNING)
 
@@ -122,7 +127,7 @@ class SupervisorMoves:
             yield self.stepped(slot, answered, NotAccepted(epoch), now, text, "patch")
 
     def _worker(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
-        """End the worker's main process, let the supervisor notice, and end the leftovers: three moves."""
+        """End the worker's main process, let the guard notice, and end the leftovers: three moves."""
         epoch, state = pod.worker
         failed, succeeded = pod._replace(worker=(epoch, FAILED)), pod._replace(worker=(epoch, SUCCEEDED))
         match state:
@@ -130,10 +135,13 @@ class SupervisorMoves:
                 yield f"the worker of epoch {epoch} dies", failed, "" if pod.told else "worker"
                 if not self.config.fence:
                     yield f"the worker of epoch {epoch} exits 0", succeeded, "" if pod.told else "success"
+            case "succeeded" if not pod.told:
+                life, end = (COMPLETE, SUCCEEDED) if pod.life == LIVE else (pod.life, FAILED)
+                over = without_agent(pod)._replace(life=life, container=(pod.container[0], end))
+                yield "the guard leaves with the worker that completed", over, ""
             case "failed" | "succeeded":
                 left = pod._replace(worker=(epoch, LEFTOVERS))
-                event = WorkerExited(0 if state == SUCCEEDED else 1)
-                yield self.stepped(slot, left, event, now, "reaps its worker")
+                yield self.stepped(slot, left, WorkerExited(1), now, "reaps its worker")
             case "leftovers":
                 gone = pod._replace(worker=NO_WORKER, told=False, killed=False)
                 yield self.stepped(slot, gone, WorkerGone(), now, "has nothing left of its worker")
@@ -171,8 +179,6 @@ class SupervisorMoves:
                 return remembering(self.config, pod._replace(worker=(epoch, RUNNING), rule=rule))
             case StopWorker(verdict):
                 return pod._replace(told=True, killed=pod.killed or verdict is Verdict.FENCED)
-            case Leave(0) if pod.life == LIVE:
-                return without_agent(pod)._replace(life=COMPLETE, container=(pod.container[0], SUCCEEDED))
             case Leave():
                 return without_agent(pod)._replace(container=(pod.container[0], FAILED))
         return pod

@@ -143,11 +143,6 @@ def _keeps_no_view(original: Stepping, state: PodState) -> Any:
     return replace(state, agent=new, life=WorkerLife.ABSENT, report=ReportState()), ()
 
 
-def _restarts_the_completed(original: Stepping, state: PodState, code: int, *, was_running: bool) -> Any:
-    is_done = was_running and code == 0 and 0 not in state.final_codes and pod._restarts_in_place(state)
-    return None if is_done else original(state, code, was_running=was_running)
-
-
 _ANNOUNCES_SYNCED: Final = instead_of(agent._choose, _announces_synced)
 _LIFTS_UNANSWERED: Final = instead_of(agent._settle, _lifts_unanswered)
 _LOST_STATUS_IS_BELIEVED: Final = instead_of(
@@ -224,6 +219,9 @@ MACHINE_BUGS: Final = (
     ),
     checked("guard: tells of a final code", explore_containers_pod, instead_of(guard._ended, _tells_final_codes)),
     checked("guard: tells of a Pod that ends", explore_containers_pod, instead_of(guard._ended, _tells_every_death)),
+    checked(
+        "guard: restarts the group for a final code", explore_process_pod, instead_of(guard._ended, _tells_final_codes)
+    ),
     checked("guard: keeps a death to itself", explore_process_pod, _without(guard._ended, TellEnd)),
     checked("pod: tells of each death", explore_containers_pod, instead_of(pod._lost, _tells_again)),
     checked("pod: leaves before its PATCH is out", explore_containers_pod, instead_of(pod._tell, _leaves_untold)),
@@ -285,11 +283,6 @@ MACHINE_BUGS: Final = (
         "supervisor: keeps no view for the next machine",
         _SUPERVISED,
         instead_of(pod._begin_again, _keeps_no_view),
-    ),
-    checked(
-        "supervisor: restarts the group for a worker that completed",
-        Config(2, 1, kinds("success"), supervisor=True),
-        instead_of(pod._last_code, _restarts_the_completed),
     ),
     checked("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
     checked("supervisor: the agent announces S, not S + 1", _SUPERVISED, _ANNOUNCES_SYNCED),

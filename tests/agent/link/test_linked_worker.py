@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.link import linked_worker
-from inplace.agent.link.linked_worker import LinkedWorker
+from inplace.agent.link.linked_worker import LinkedWorker, WorkerLostError, WorkerStuckError
 from inplace.agent.link.server import LinkServer
-from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckError
+from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import LINK_PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from inplace.common.wire.names import DEPTH_PROCESS
@@ -37,7 +37,7 @@ class Linked(LinkedWorker):
 
     def lift(self, epoch: int) -> None:
         """Let the workers start."""
-        self.start({"INPLACE_EPOCH": str(epoch)})
+        self.start(epoch)
 
     async def over(self) -> int:
         """Wait for the worker's end, and until nothing is left of it; return its exit code."""

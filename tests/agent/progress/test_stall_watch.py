@@ -19,7 +19,6 @@ from inplace.agent.progress.watchdog import Watchdog
 from inplace.agent.report.log import Log
 from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.watch_settings import WatchSettings
-from inplace.agent.worker.worker import Worker
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
@@ -27,7 +26,7 @@ from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
 from tests.agent.progress.test_watchdog import STEPS, end, next_epoch, steps, told, watched
 from tests.agent.progress.test_watchdog_files import SlowFiles
-from tests.agent.rig import CONFIG, NotedLog
+from tests.agent.rig import CONFIG, NotedLog, Running
 from tests.agent.scripted_server import COLUMNS, line, plain, table
 from tests.agent.supervisor_rig import main_of
 
@@ -62,7 +61,7 @@ class Kennel:
         self.stalls.begin(epoch)
         try:
             async with asyncio.timeout(within_s):
-                await self.stalls.watch(Worker(), self.found.append)
+                await self.stalls.watch(Running(), self.found.append)
         except TimeoutError:
             pass
         return any(found.epoch == epoch for found in self.found)
@@ -124,7 +123,7 @@ async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     kennel = Kennel()
     kennel.stalls.take_limits("10")  # a look each half second
     kennel.stalls.begin(4)
-    watching = asyncio.create_task(kennel.stalls.watch(Worker(), kennel.found.append))
+    watching = asyncio.create_task(kennel.stalls.watch(Running(), kennel.found.append))
     await asyncio.sleep(2.7)
     kennel.stalls.take_limits(ON)
     async with asyncio.timeout(5):
@@ -136,7 +135,7 @@ async def test_a_worker_that_started_without_a_limit_is_watched_at_once() -> Non
     """Its watch waits for the limit, through one that was taken back before it held."""
     kennel = Kennel()
     kennel.stalls.begin(4)
-    watching = asyncio.create_task(kennel.stalls.watch(Worker(), kennel.found.append))
+    watching = asyncio.create_task(kennel.stalls.watch(Running(), kennel.found.append))
     await asyncio.sleep(0)
     kennel.stalls.take_limits(ON)
     async with asyncio.timeout(10):

@@ -9,20 +9,19 @@ from collections.abc import Callable
 
 import pytest
 
-from inplace.agent.progress.watchdog import BEGIN_S_MAX, Watchdog
-from inplace.agent.worker.worker import Worker
+from inplace.agent.progress.watchdog import BEGIN_S_MAX, Watchdog, Watched
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import Look
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedLog, Running
 
 pytestmark = pytest.mark.asyncio
 
 LIMITS = StallSettings(0.5)
 
 
-class LateWorker(Worker):
+class LateWorker(Watched):
     """A worker whose own start may be late."""
 
     def __init__(self, has_started: Callable[[], bool]) -> None:
@@ -63,7 +62,7 @@ async def stall_of(watchdog: Watchdog, within_s: float) -> WorkerStalled | None:
     found: list[WorkerStalled] = []
     try:
         async with asyncio.timeout(within_s):
-            await watchdog.watch(Worker(), found.append)
+            await watchdog.watch(Running(), found.append)
     except TimeoutError:
         pass
     return found[0] if found else None

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from inplace.agent.progress.watchdog import Watchdog
-from inplace.agent.worker.worker import Worker
+from inplace.agent.progress.watchdog import Watchdog, Watched
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
@@ -86,7 +85,7 @@ class SlowFiles:
         return Look(self._epoch, (RankLook("rank-0", changed=step != before, step=step),))
 
 
-class SeenWorker(Worker):
+class SeenWorker(Watched):
     """A worker that counts how often it is looked at."""
 
     looks = 0

@@ -20,9 +20,9 @@ def test_run_leaves_the_worker_s_words_alone() -> None:
 
 def test_an_option_wins_over_its_variable() -> None:
     """An option on the command line overrides the variable of the same meaning."""
-    env = {"WORKER_GRACE_S": "9", "WORKER_TERMINATION_GRACE_S": "60", "WORKER_FAIL_ON": "7"}
+    env = {"WORKER_GRACE_S": "9", "WORKER_FAIL_ON": "7"}
     found = parse(["run", "--grace=1.5", "--fail-on", "3,10-12", "--", "a"], env)
-    assert found == WorkerOptions(("a",), 1.5, 60.0, frozenset({3, 10, 11, 12}))
+    assert found == WorkerOptions(("a",), 1.5, frozenset({3, 10, 11, 12}))
 
 
 def test_standby_is_a_switch() -> None:

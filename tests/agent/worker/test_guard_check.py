@@ -32,7 +32,7 @@ async def test_the_agent_waits_for_the_check(tmp_path: Path) -> None:
         guarded(tmp_path, RUN, "--before-announce", command) as group,
     ):
         left = await number_in(tmp_path / "left")
-        waiting = asyncio.create_task(link.until_fit(1))
+        waiting = asyncio.create_task(link.until_fit())
         await asyncio.sleep(0.1)
         assert not waiting.done()
         (tmp_path / "go").touch()
@@ -54,7 +54,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
         guarded(tmp_path, RUN, "--before-announce", slow) as group,
         guarded(tmp_path / "other", RUN, "--before-announce", bad_check, LINK_FILE=f"{tmp_path}/link") as bad,
     ):
-        waiting = asyncio.create_task(link.until_fit(1))
+        waiting = asyncio.create_task(link.until_fit())
         code, said = await bad.finished()
         assert code == ExitCode.UNFIT
         assert "it ended with exit code 9: GPU 3" in said
@@ -76,7 +76,7 @@ async def test_a_check_without_an_answer_leaves_it_to_the_setting(tmp_path: Path
     """The Pod joins and says so, or ends."""
     options = ("--before-announce", command, "--before-announce-timeout", "0.5")
     async with agent_at(tmp_path / "link", checks=1) as link, guarded(tmp_path, RUN, *options) as group:
-        await asyncio.wait_for(link.until_fit(1), 20)
+        await asyncio.wait_for(link.until_fit(), 20)
         link.lift(1)
         await group.noted("main")
         link.leave()

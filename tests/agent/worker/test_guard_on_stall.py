@@ -60,33 +60,6 @@ async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> No
         assert failures(server) == []
 
 
-@pytest.mark.slow
-@pytest.mark.asyncio
-async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) -> None:
-    """After ten seconds, by the guard; then the agent tells."""
-    command = f"setsid sleep 1238 & echo $! > {tmp_path}/child; trap '' TERM; sleep 1239"
-    async with stopped_below_a_guard(tmp_path, "--on-stall", command) as (server, agent, group, _):
-        child = await number_in(tmp_path / "child")
-        began_s = time.monotonic()
-        await until(lambda: bool(failures(server)), "the PATCH that tells")
-        assert COMMAND_S_MAX - 2 < time.monotonic() - began_s < COMMAND_S_MAX + 2
-        await until_gone(child)
-        assert (await finished(agent))[0] == 88
-        assert (
-            '"stall_examined", "message": "it did not end within 10 s, and was killed"' in (await group.finished())[1]
-        )
-
-
-@pytest.mark.asyncio
-@pytest.mark.slow
-async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path) -> None:
-    """The agent tells all the same."""
-    async with stopped_below_a_guard(tmp_path, "--on-stall", "no-such-program; exit 7") as (server, agent, group, _):
-        await server.until(lambda: bool(failures(server)))
-        assert (await finished(agent))[0] == 88
-        await group.finished()
-
-
 @pytest.mark.asyncio
 @pytest.mark.slow
 async def test_the_command_runs_in_each_epoch_of_a_guard_that_stays(tmp_path: Path) -> None:

@@ -91,20 +91,6 @@ async def test_one_that_is_not_ready_dies_with_the_worker(tmp_path: Path, fault:
         await said(group.guard, "the worker ended before it was ready")
 
 
-async def test_what_the_worker_left_is_gone_and_the_standby_is_not(tmp_path: Path) -> None:
-    """A daemon of the worker, in a session of its own, does not outlive it."""
-    script = f"{IMPORTED}{TRAINS}if {FIRST}: daemon(linger)\n" + RUN
-    async with pod(tmp_path, script, "--standby") as group:
-        worker = await main_of(group, 1)
-        lingering = int(await group.guard.noted("lingering"))
-        standby = await is_ready(group.guard)
-        os.kill(worker, signal.SIGKILL)
-        assert await main_of(group, 2) == standby
-        assert lingering not in group.guard.tree()
-        group.guard.child.terminate()
-        await group.guard.finished()
-
-
 async def test_one_that_died_is_replaced_at_the_lift(tmp_path: Path) -> None:
     """The guard says so, and the start is an ordinary one."""
     async with pod(tmp_path, SCRIPT, "--standby") as group:

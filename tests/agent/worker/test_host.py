@@ -1,4 +1,4 @@
-"""What both parents of a worker have of their host: the order of ends, and what happens when something does not end."""
+"""What a guard has of its host: the order of ends, and what happens when something does not end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from inplace.agent.settings.arguments import WorkerOptions
 from inplace.agent.worker import process_tree
-from inplace.agent.worker import worker as worker_module
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.process_tree import kill_descendants
 from tests.agent.rig import NotedLog
@@ -47,6 +46,10 @@ class Owner:
     def worker_examined(self, problem: str) -> None:
         """Note it."""
         self.heard.append(("examined", problem))
+
+    def agent_ended(self, code: int) -> None:
+        """Note it."""
+        self.heard.append(("agent", code))
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back in `until`."""
@@ -95,7 +98,7 @@ def test_a_worker_starts_when_nothing_of_a_check_is_left(tmp_path: Path) -> None
     """A lift that comes while the check runs ends it; its processes may hold the devices that the worker wants."""
     check = f"setsid sleep 1262 & echo $! > {tmp_path}/left; wait"
     owner = Owner(WorkerOptions(SLEEPS, before_announce=check))
-    owner.host.check({})
+    owner.host.check()
     owner.until(lambda: (tmp_path / "left").exists() and (tmp_path / "left").read_text().endswith("\n"))
     owner.host.start({})
     assert not Path(f"/proc/{(tmp_path / 'left').read_text().strip()}").exists()
@@ -106,14 +109,14 @@ def test_a_worker_starts_when_nothing_of_a_check_is_left(tmp_path: Path) -> None
 
 def test_what_survives_sigkill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs in a driver. After STUCK_S the worker is not entirely gone, and a check makes its Pod unfit."""
-    monkeypatch.setattr(worker_module, "STUCK_S", 0.1)
-    monkeypatch.setattr(process_tree, "kill_descendants", lambda _spared=0: 1)
+    monkeypatch.setattr(process_tree, "STUCK_S", 0.1)
+    monkeypatch.setattr(process_tree, "kill_descendants", lambda _spared=(): 1)
     worker = ("/bin/sh", "-c", "setsid sleep 1263 & sleep 0.2; exit 3")
     owner = Owner(WorkerOptions(worker, before_announce="setsid sleep 1264 & sleep 0.2"))
     owner.host.start({})
     owner.until(lambda: len(owner.heard) == 2)
     assert owner.heard == [("exited", 3), ("gone", False)]
-    owner.host.check({})
+    owner.host.check()
     owner.until(lambda: len(owner.heard) == 3)
     assert owner.heard[2] == ("checked", "the check before the announcement failed: its processes survive SIGKILL")
 

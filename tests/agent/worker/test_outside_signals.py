@@ -37,16 +37,6 @@ async def test_a_guarded_worker_that_saves_and_exits_0_did_not_complete(tmp_path
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("number", SIGNALS, ids=signal_name)
-async def test_a_supervised_worker_that_saves_and_exits_0_did_not_complete(tmp_path: Path, number: int) -> None:
-    """As below a guard; and no other epoch is announced in a Pod that ends."""
-    async with running(tmp_path, saves_on(number)) as group:
-        group.child.send_signal(number)
-        assert await group.finished() == 128 + number
-        assert group.epochs() == [1]
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGQUIT], ids=signal_name)
 async def test_a_pod_that_ends_gets_no_other_worker(tmp_path: Path, number: int) -> None:
     """In depth `process` a worker that dies of the signal is not started again, and its agent tells of no failure."""

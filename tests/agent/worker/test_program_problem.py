@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from inplace.agent.worker.program_problem import program_problem
 from inplace.common.wire.last_line import told_line_of
 from inplace.common.wire.names import LAST_LINE
 from inplace.common.wire.run_tail import tail_file
-from tests.agent.supervisor_rig import supervised
 from tests.agent.test_guard import agent_at, guarded
 from tests.agent.test_process_depth import pod
 
@@ -112,22 +110,3 @@ async def test_a_guard_of_depth_containers_tells_it(tmp_path: Path) -> None:
     assert code == 127
     assert "its first line ends with a carriage return" in said
     assert b"its first line ends with a carriage return" in (tmp_path / "progress" / tail_file(0)).read_bytes()
-
-
-@pytest.mark.asyncio
-async def test_above_a_supervisor_it_is_a_group_restart_as_well(tmp_path: Path) -> None:
-    """The Pod stays; a program that is there again runs."""
-    path = tmp_path / "train"
-    async with supervised(tmp_path, [str(path)]) as group:
-        for epoch in (1, 2):
-            assert await group.announced() == epoch
-            group.show(epoch, epoch - 1)
-        assert await group.announced() == 3
-        script(f"#!{sys.executable}\nimport os\nopen(os.environ['NOTES'] + '/started', 'a').write('3\\n')\n".encode())(
-            path
-        )
-        group.show(3, 2)
-        await group.noted("started")
-        assert await group.finished() == 0
-    assert [line["epoch"] for line in group.logged("barrier_lifted")] == [1, 2, 3]
-    assert all("there is no such file" in str(line["message"]) for line in group.logged("worker_not_started"))

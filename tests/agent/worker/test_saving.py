@@ -13,7 +13,7 @@ import pytest
 from inplace.agent.report.log import LazyLog
 from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.worker.save_requests import SaveRequests
-from tests.agent.supervisor_rig import running, through_the_barrier, until
+from tests.agent.supervisor_rig import running, through_the_barrier
 from tests.agent.test_guard import working
 from tests.agent.test_process_depth import pod
 
@@ -124,19 +124,6 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path, e
         code, said = await group.finished()
         assert (code, agent.deaths) == (pods, []), said
         assert "the worker has 60 s to save" in said
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
-async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
-    """As below a supervisor."""
-    async with working(tmp_path, DEAF, SAVE_WITHIN_S=within_s) as (_, group):
-        for _ in range(signals):
-            group.child.terminate()
-            await until((tmp_path / "progress" / ".save").exists, "the request")
-        await group.noted("told")
-        assert (await group.finished())[0] == 143
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.ports import free_ports
-from tests.agent.supervisor_rig import DEAF, RUN, Supervised, main_of, running, until
+from tests.agent.supervisor_rig import RUN, Supervised, main_of, running, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -152,19 +152,6 @@ async def test_children_of_a_standby_that_died_die_while_the_worker_runs(tmp_pat
         await until(lambda: group.tree() == [main_of(group)], "the worker alone")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", ["linger()", "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGSTOP)"]
-)
-async def test_a_standby_that_is_not_ready_dies_with_the_worker(tmp_path: Path, fault: str) -> None:
-    """Nobody knows whether it imports or trains, so it is gone before the announcement, and the start is ordinary."""
-    script = f"if not {FIRST}: note('slow'); {fault}\n" + SCRIPT
-    async with running(tmp_path, script, "--standby") as group:
-        await group.noted("slow")
-        await restarted(group, 2, [])
-        assert group.notes("ready") == ["1", "2"]
-
-
 async def test_what_the_worker_left_is_gone_before_the_announcement_and_the_standby_is_not(tmp_path: Path) -> None:
     """Daemons, and children in other sessions: the worker's are killed, and the standby's session stays."""
     leaves = f"""
@@ -222,21 +209,6 @@ other.join()
 
 
 @pytest.mark.slow
-async def test_a_standby_that_died_while_it_waited_is_replaced_at_the_lift(tmp_path: Path) -> None:
-    """Killed at the barrier: the worker is started as ever."""
-    async with running(tmp_path, SCRIPT, "--standby") as group:
-        standby = await waiting(group)
-        os.kill(main_of(group), signal.SIGKILL)
-        assert await group.announced() == 2
-        os.kill(standby, signal.SIGKILL)
-        await until(lambda: not Path(f"/proc/{standby}").exists(), "the end of the standby, which its parent has seen")
-        group.show(2, 1)
-        await group.noted("main", 2)
-        assert main_of(group) != standby
-        assert group.notes("ready") == ["1", "2"]
-
-
-@pytest.mark.slow
 async def test_a_stopped_standby_goes_on_at_its_release(tmp_path: Path) -> None:
     """Whoever stopped it: the release lets it run."""
     async with running(tmp_path, SCRIPT, "--standby") as group:
@@ -262,19 +234,6 @@ async def test_a_worker_that_succeeds_takes_its_standby_along(tmp_path: Path) ->
         await waiting(group)
         os.kill(main_of(group), signal.SIGUSR1)
         assert await group.finished() == 0
-
-
-@pytest.mark.slow
-async def test_a_group_restart_by_order_releases_the_standby(tmp_path: Path) -> None:
-    """Another Pod's worker failed: this one's is deaf and killed after its grace, its standby goes on."""
-    async with running(tmp_path, READY + STEPS + DEAF, "--standby", "--grace=0.1") as group:
-        standby = await waiting(group)
-        group.show(1, 1)
-        assert await group.announced() == 2
-        assert group.tree() == [standby]
-        group.show(2, 1)
-        await group.noted("main", 2)
-        assert main_of(group) == standby
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.worker.spawn import spawn
 from inplace.agent.worker.standby import MESSAGES_MAX, PAUSE_S, READY_S_MAX, STEPS_S_MAX, VARIABLE, Channel, Standby
 from inplace.common.kube.clock import LoopClock
@@ -94,7 +93,7 @@ async def kept(script: str, clock: LoopClock | None = None) -> AsyncIterator[Kep
     """Run a worker in epoch 1; leave none of its processes."""
     clock, log, news = clock or TurningClock(), NotedLog(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    standby = Standby(readers=loop, log=log, memory=AgentMetrics(), on_news=news.set)
+    standby = Standby(readers=loop, log=log, on_news=news.set)
     one = Kept(standby, clock, log, [], script, news)
     try:
         one.standby.start(one.spawn, {"INPLACE_EPOCH": "1"})

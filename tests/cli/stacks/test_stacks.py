@@ -141,7 +141,7 @@ async def test_who_cannot_be_asked_is_said() -> None:
     done = await run(made, timeout_s=1)
     assert done.code == CliExit.NOT_DONE
     assert f"1 container without stacks ({pods[0]}): no worker runs" in done.out
-    assert f"({pods[1]}): no guard or supervisor of inplace runs there, so it cannot be asked" in done.out
+    assert f"({pods[1]}): no guard of inplace runs there, so it cannot be asked" in done.out
     assert "expected agents and a CRD of this version" in done.err
 
 

@@ -17,6 +17,7 @@ from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire.names import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
 
 JOB: Final = "workers"
+CLEAN_CODE: Final = 88
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class ScriptPod:
     annotations: dict[str, str] = field(default_factory=dict)
     life: PodLife = PodLife.LIVE
     agent: AgentState | None = None
-    supervisor: PodState | None = None  # in supervisor mode; `agent` is then its part of the same state
+    guarded: PodState | None = None  # where guards run the worker; `agent` is then its part of the same state
     on_the_wire: int = 0
     stale: View | None = None  # the status in this Pod's watch cache
     worker: Worker = field(default_factory=Worker)
@@ -88,12 +89,8 @@ class ScriptCluster:
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
         pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
-        if pod.supervisor is not None:
-            pod.supervisor = PodState(
-                pod.agent,
-                final_codes=pod.supervisor.final_codes,
-                restart_code=pod.supervisor.restart_code,
-            )
+        if pod.guarded is not None:
+            pod.guarded = PodState(pod.agent, restart_code=pod.guarded.restart_code, clean_code=CLEAN_CODE)
         self.spent["watches"] += 1
         return self._step(pod, self._view(pod, consistent=previous is None))
 
@@ -101,9 +98,9 @@ class ScriptCluster:
         """Step the machine; perform its actions in order."""
         assert pod.agent is not None, f"pod {pod.name} has no agent"
         actions: tuple[machine.Action | pod_machine.Action, ...]
-        if pod.supervisor is not None:
-            pod.supervisor, actions = pod_machine.step(pod.supervisor, event)
-            pod.agent = pod.supervisor.agent
+        if pod.guarded is not None:
+            pod.guarded, actions = pod_machine.step(pod.guarded, event)
+            pod.agent = pod.guarded.agent
         else:
             assert isinstance(event, machine.View | Accepted | NotAccepted | StillWaiting)
             pod.agent, actions = machine.step(pod.agent, event)
@@ -211,10 +208,10 @@ def _shown(action: machine.Action | pod_machine.Action) -> str:
 
 def _idle(pod: ScriptPod) -> str:
     """Return the state of a Pod without a new action."""
-    if pod.supervisor is not None and pod.supervisor.life in (
+    if pod.guarded is not None and pod.guarded.life in (
         pod_machine.WorkerLife.STOPPING,
         pod_machine.WorkerLife.LEFTOVERS,
     ):
-        return f"worker {pod.supervisor.life.value}"
+        return f"worker {pod.guarded.life.value}"
     assert pod.agent is not None
     return "runs" if pod.agent.phase in (AgentPhase.LIFTED, AgentPhase.BYPASSED) else "waits"

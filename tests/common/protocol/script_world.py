@@ -16,7 +16,7 @@ from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire.names import ATTEMPT, EPOCH, epochs_of_status
-from tests.common.protocol.script_cluster import JOB, Controller, ScriptCluster, ScriptPod
+from tests.common.protocol.script_cluster import CLEAN_CODE, JOB, Controller, ScriptCluster, ScriptPod
 from tests.transcript import Vocabulary
 
 
@@ -68,30 +68,29 @@ class ScriptWorld(ScriptCluster, Vocabulary):
             lines += self._boot(self.pods[name], previous=None)
         return lines
 
-    def do_supervise(self, *names: str, final: str = "", once: str = "") -> list[str]:
-        """`supervise 0 1 2 final=3,4 once=88`: Pods whose agent is the worker's parent, with the machine's codes."""
-        codes = frozenset(int(code) for code in final.split(",") if code)
+    def do_guard(self, *names: str, containers: str = "") -> list[str]:
+        """`guard 0 1 2 containers=88`: Pods whose guards are the workers' parents; a code for depth `containers`."""
         lines = []
         for name in names:
             self.serial += 1
             pod = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
-            pod.supervisor = PodState(final_codes=codes, restart_code=int(once) if once else None)
+            pod.guarded = PodState(restart_code=int(containers) if containers else None, clean_code=CLEAN_CODE)
             self.pods[name] = pod
             lines += self._boot(pod, previous=None)
         return lines
 
     def do_exited(self, name: str, code: str = "1") -> list[str]:
-        """`exited 1 137`: the main process of a supervised worker is gone; what it left still runs."""
+        """`exited 1 137`: the main process of a guarded worker is gone; what it left still runs."""
         return self._step(self.pods[name], pod_machine.WorkerExited(int(code)))
 
     def do_tree_gone(self, name: str) -> list[str]:
-        """`tree-gone 1`: no process of a supervised worker is left."""
+        """`tree-gone 1`: no process of a guarded worker is left."""
         pod = self.pods[name]
         pod.worker = Worker(pod.worker.instance)
         return self._step(pod, pod_machine.WorkerGone())
 
     def do_signal(self, name: str, number: str = "15") -> list[str]:
-        """`signal 1 15`: a supervisor is told to end."""
+        """`signal 1 15`: the agent of a guarded worker is told to end."""
         return self._step(self.pods[name], pod_machine.Terminate(int(number)))
 
     def do_replace(self, *names: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from inplace.common.protocol.agent import Accepted, Announce, View
-from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.failure_report import (
     ReportDue,
     ReportSent,
@@ -29,7 +28,6 @@ from inplace.common.protocol.pod import (
 
 CLEAN = 88
 CLEAN_AFTER = 2
-MODES = pytest.mark.parametrize("is_guarded", [True, False], ids=["guarded", "supervisor"])
 
 
 class Group:
@@ -38,18 +36,10 @@ class Group:
     def __init__(
         self,
         *,
-        is_guarded: bool = True,
-        clean_code: int | None = CLEAN,
         clean_after: int = CLEAN_AFTER,
         failures: int = 0,
     ) -> None:
-        self.state = PodState(
-            clean_code=clean_code,
-            is_guarded=is_guarded,
-            clean_after=clean_after,
-            failures=failures,
-            final_codes=frozenset({3}),
-        )
+        self.state = PodState(clean_code=CLEAN, clean_after=clean_after, failures=failures)
         self.epoch = 0
         self.starts()
 
@@ -73,62 +63,46 @@ class Group:
         self.starts()
 
 
-def failing(*, is_guarded: bool = True) -> Group:
+def failing() -> Group:
     """Return a group whose worker's next failure is one too many."""
-    group = Group(is_guarded=is_guarded)
+    group = Group()
     for _ in range(CLEAN_AFTER - 1):
         group.restarts()
     return group
 
 
-@MODES
-def test_a_second_failure_in_a_row_ends_in_clean_containers(*, is_guarded: bool) -> None:
+def test_a_second_failure_in_a_row_ends_in_clean_containers() -> None:
     """It is told, with the number of restarts in vain, and the agent leaves once it is."""
-    group = failing(is_guarded=is_guarded)
+    group = failing()
     assert group.take(WorkerExited(7)) == [ScheduleReport()]
     assert group.take(WorkerGone()) == []
     assert group.take(ReportDue()) == [SendReport(WorkerFailed(2, 7, 1))]
     assert group.take(ReportSent()) == [Leave(CLEAN)]
 
 
-@MODES
-def test_nobody_asks_where_that_is_off(*, is_guarded: bool) -> None:
+def test_nobody_asks_where_that_is_off() -> None:
     """With 0 the process alone begins again; with another number so many failures come first."""
-    group = Group(is_guarded=is_guarded, clean_after=0)
+    group = Group(clean_after=0)
     for _ in range(20):
         group.restarts()
-    later = Group(is_guarded=is_guarded, clean_after=4)
+    later = Group(clean_after=4)
     for _ in range(3):
         later.restarts()
     assert later.take(WorkerExited(7)) == [ScheduleReport()]
 
 
-def test_a_supervisor_leaves_when_nothing_of_its_worker_is_left() -> None:
-    """Whether the PATCH was answered before that, or a view says that the group restarts anyway."""
-    told = failing(is_guarded=False)
-    assert told.take(WorkerExited(7), ReportDue(), ReportSent()) == []
-    assert told.take(WorkerGone()) == [Leave(CLEAN)]
-    seen = failing(is_guarded=False)
-    assert seen.take(WorkerExited(7), View(2, 2)) == []
-    assert seen.take(ReportDue()) == []
-    assert seen.take(WorkerGone()) == [Leave(CLEAN)]
-    assert failing(is_guarded=False).take(WorkerExited(7), WorkerGone(), View(2, 2)) == [Leave(CLEAN)]
-
-
-@MODES
-def test_a_new_container_remembers(*, is_guarded: bool) -> None:
+def test_a_new_container_remembers() -> None:
     """The worker goes on to fail in clean containers: it gets others each time, until it makes progress."""
-    group = Group(is_guarded=is_guarded, failures=2)
+    group = Group(failures=2)
     assert group.take(WorkerExited(7), ReportDue()) == [SendReport(WorkerFailed(1, 7, 2))]
-    helped = Group(is_guarded=is_guarded, failures=2)
+    helped = Group(failures=2)
     helped.restarts(progressed=True)
     assert helped.take(WorkerExited(7)) == [ScheduleReport()]
 
 
-@MODES
-def test_progress_forgives(*, is_guarded: bool) -> None:
+def test_progress_forgives() -> None:
     """A worker that got further than those before it failed for the first time, whatever became of them."""
-    group = Group(is_guarded=is_guarded)
+    group = Group()
     for _ in range(20):
         group.restarts(progressed=True)
     group.take(View(group.epoch, group.epoch), WorkerExited(143, progressed=True), WorkerGone())
@@ -136,27 +110,25 @@ def test_progress_forgives(*, is_guarded: bool) -> None:
     group.restarts()
 
 
-@MODES
-def test_the_failures_of_others_do_not_count(*, is_guarded: bool) -> None:
+def test_the_failures_of_others_do_not_count() -> None:
     """A worker that was told to stop did not fail, however it ended and however often it failed before."""
-    group = Group(is_guarded=is_guarded, failures=5)
+    group = Group(failures=5)
     for _ in range(20):
         group.take(View(group.epoch, group.epoch), WorkerExited(143))
         assert group.take(WorkerGone()) == [Announce(group.epoch + 1)]
         group.starts()
 
 
-@MODES
-def test_a_worker_that_keeps_hanging_gets_clean_containers_too(*, is_guarded: bool) -> None:
+def test_a_worker_that_keeps_hanging_gets_clean_containers_too() -> None:
     """It was told of as a hang already."""
-    group = Group(is_guarded=is_guarded)
+    group = Group()
     for number in range(CLEAN_AFTER):
         group.take(WorkerStalled(group.epoch, 10, None), ReportDue(), ReportSent())
         actions = group.take(WorkerExited(137))
         if number < CLEAN_AFTER - 1:
             assert group.take(WorkerGone()) == [Announce(group.epoch + 1)]
             group.starts()
-    assert (actions if is_guarded else group.take(WorkerGone())) == [Leave(CLEAN)]
+    assert actions == [Leave(CLEAN)]
 
 
 def test_nobody_is_told_of_an_epoch_that_is_over() -> None:
@@ -184,34 +156,8 @@ def test_a_process_that_was_told_to_end_leaves_with_that_code(end: Event) -> Non
     assert group.take(Terminate(15), *before, end) == [Leave(143)]
 
 
-def test_a_supervisor_that_is_told_to_end_meanwhile_leaves_with_that_code() -> None:
-    """The Pod ends, before or after the worker's last process: nobody wants a new container."""
-    before = failing(is_guarded=False)
-    assert before.take(WorkerExited(7), Terminate(15), ReportDue(), ReportSent(), WorkerGone()) == [Leave(143)]
-    assert failing(is_guarded=False).take(WorkerExited(7), WorkerGone(), Terminate(15)) == [Leave(143)]
-
-
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_supervisor_that_completes_or_gives_a_final_code_ends_its_pod(code: int) -> None:
-    """However often its worker failed before."""
-    group = failing(is_guarded=False)
-    assert group.take(WorkerExited(code), WorkerGone()) == [Leave(code)]
-
-
 def test_with_in_place_restart_off_the_pod_restarts_by_itself() -> None:
     """Nothing is told: there is no group to restart."""
     group = Group()
     group.take(View(1, 0, in_place=False))
     assert group.take(WorkerExited(7)) == [Leave(CLEAN)]
-    supervisor = failing(is_guarded=False)
-    supervisor.take(View(2, 1, in_place=False))
-    assert supervisor.take(WorkerExited(7), WorkerGone()) == [Leave(7)]
-
-
-def test_a_supervisor_whose_container_kubelet_does_not_restart_begins_again() -> None:
-    """Its end would be the Pod's; and it loses no worker, which is its child."""
-    group = Group(is_guarded=False, clean_code=None)
-    for _ in range(20):
-        group.restarts()
-    with pytest.raises(InvariantError, match="a worker is lost"):
-        group.take(WorkerLost())

@@ -37,7 +37,7 @@ STALLED = WorkerStalled(1, 11, 1200)
 
 def after(*events: Event) -> tuple[PodState, list[Action]]:
     """Return where a Pod stands after these events, and the actions of the last one."""
-    state, actions = PodState(restart_code=RESTART, clean_code=RESTART, is_guarded=True, clean_after=2), ()
+    state, actions = PodState(restart_code=RESTART, clean_code=RESTART, clean_after=2), ()
     for event in events:
         state, actions = step(state, event)  # type: ignore[assignment]
     return state, list(actions)
