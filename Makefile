@@ -7,7 +7,7 @@ SOURCE := agent benchmarks cli common controller docs examples grafana inplace s
 PODS   ?= 1000
 SEED   ?= 0
 SEEDS  ?= 20000
-MODE   ?= sidecar
+MODE   ?= probe
 # pytest's arguments; CI says -m "not long" as well.
 NODE_TESTS ?= tests/cluster/node
 # CI leaves out tests/model here: it runs the model checker itself.
@@ -110,7 +110,7 @@ docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Deb
 dashboards-test: $(STAMP)  ## evaluate every panel and rule on a real Prometheus fed by a demo (needs Debian's prometheus; Go once)
 	$(BIN)/python -m testbed.grafana.evaluate
 
-sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE=supervisor for the other mode
+sim: $(STAMP)  ## run a group restart of PODS modelled Pods under virtual time, all from SEED; MODE names another mode
 	$(BIN)/python -m simulator.campaign restart --seed $(SEED) --pods $(PODS) --mode $(MODE)
 
 soak: $(STAMP)  ## run SEEDS new random groups with faults, and all plans (FIRST=N replays)

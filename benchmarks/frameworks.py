@@ -36,6 +36,7 @@ import yaml
 from benchmarks.figures import Figures, flags
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
@@ -187,11 +188,11 @@ async def in_pods(
     *,
     framework: str,
     example: str,
-    mode: str = "supervisor",
+    mode: Mode = Mode.SUPERVISOR,
     options: Sequence[str] = (),
     annotations: Mapping[str, str] = NOTHING,
 ) -> AsyncIterator[Group]:
-    """Start an example's group on the embedded Kubernetes, below supervisors or guards with these options."""
+    """Start an example's group on the embedded Kubernetes, below guards with these options."""
     file = folder / "manifest.yaml"
     file.write_text(_for_measuring(example, mode, free_ports(1)[0], options, annotations))
     manifest = read_demo_manifest(file, PODS, KILLS, mode)
@@ -216,7 +217,7 @@ async def in_pods(
 
 
 def _for_measuring(
-    example: str, mode: str, port: int, options: Sequence[str] = (), annotations: Mapping[str, str] = NOTHING
+    example: str, mode: Mode, port: int, options: Sequence[str] = (), annotations: Mapping[str, str] = NOTHING
 ) -> str:
     """Return a manifest with one rank in each Pod, a port that is free, enough restarts, and options of the agent."""
     text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode, options))
@@ -241,9 +242,9 @@ def _rows(framework: str) -> tuple[Row, ...]:
     return (
         Row("supervisor", start),
         Row("standby", partial(start, options=STANDBY), PODS),
-        Row("guarded", partial(start, mode="guarded")),
-        Row("process", partial(start, mode="process")),
-        Row("process_standby", partial(start, mode="process", options=STANDBY), PODS),
+        Row("containers", partial(start, mode=Mode.CONTAINERS)),
+        Row("process", partial(start, mode=Mode.PROCESS)),
+        Row("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
     )
 
 

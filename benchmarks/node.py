@@ -1,7 +1,7 @@
 """
 Measure a group restart on a real node: from one worker's SIGKILL until every worker of the group is a new process.
 
-    python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode guarded --mode supervisor] [--restricted]
+    python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode containers --mode supervisor] [--restricted]
     python -m benchmarks.node [--json] [--pods 2] [--rounds 20] --upstream
     python -m benchmarks.node [--json] [--pods 16] [--rounds 20] --stall 10
 
@@ -39,6 +39,7 @@ from benchmarks.node_upstream import compare, prepare_upstream
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import FIRST_STEPS
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import GUARDED, Mode
 from inplace.common.wire.phases import parse_phases
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.cluster.manifests import held_by_probe, probed_as_upstreams
@@ -55,13 +56,10 @@ from testbed.waiting import until
 UPSTREAM: Final = "upstream"
 """Upstream's agent in its own manifest, under its own controller, which has a cluster of its own."""
 
-MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
+MODES: Final = ("upstream_shape", *Mode)
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
-sidecar is `inplace inject --barrier probe`, where the agent answers the startup probe at the lift.
-guarded_process is guarded with depth `process`. No Pod gets clean containers here (docs/adr/0064)."""
-
-WATCHED: Final = ("guarded", "guarded_process", "supervisor")
-"""Modes in which a watchdog looks at the worker."""
+probe is `inplace inject --barrier probe`, where the agent answers the startup probe at the lift. No Pod gets clean
+containers here (docs/adr/0064)."""
 
 PAUSE_S: Final = 3.0
 """Between restarts: kubelet removes the dead containers, and the next restart should not pay for that."""
@@ -93,7 +91,7 @@ def _as_tested(jobset: KubeObject) -> None:
     """Change nothing."""
 
 
-SHAPES: Final = {"upstream_shape": _as_upstreams, "sidecar": _held_by_probe, UPSTREAM: with_upstreams_agent}
+SHAPES: Final = {"upstream_shape": _as_upstreams, Mode.PROBE: _held_by_probe, UPSTREAM: with_upstreams_agent}
 """Modes that are the guarded manifest with changes."""
 
 
@@ -124,7 +122,7 @@ async def measure(
 async def _measure_mode(
     cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random, number: signal.Signals
 ) -> list[dict[str, float]]:
-    manifest, also = ("guarded", SHAPES[mode]) if mode in SHAPES else (mode, _as_tested)
+    manifest, also = (Mode.CONTAINERS, SHAPES[mode]) if mode in SHAPES else (mode, _as_tested)
 
     def change_both(jobset: KubeObject) -> None:
         change(jobset)
@@ -235,10 +233,10 @@ def main() -> int:
     parser.add_argument("--raw", type=Path, metavar="FILE", help="write every moment of every restart there")
     parser.add_argument("--stall", type=float, metavar="S", help="stop a worker; the watchdog finds it after S seconds")
     options = parser.parse_args()
-    number, modes = (signal.SIGKILL, MODES) if options.stall is None else (signal.SIGSTOP, WATCHED)
+    number, modes = (signal.SIGKILL, MODES) if options.stall is None else (signal.SIGSTOP, GUARDED)
     chosen = options.mode or modes
     if options.stall is not None and not set(chosen) <= set(modes):
-        parser.error(f"--stall: expected modes of {', '.join(WATCHED)}, saw others")
+        parser.error(f"--stall: expected modes of {', '.join(GUARDED)}, saw others")
     if UPSTREAM in chosen and set(chosen) != {UPSTREAM}:
         parser.error("--mode upstream: expected no other mode, for which the cluster has another controller")
     if options.upstream and (options.mode or options.stall is not None):
@@ -248,7 +246,7 @@ def main() -> int:
     )
     about += f"; tuned: {', '.join(settings.TUNED)}"
     if options.upstream:
-        measured = compare(options.pods, options.rounds, options.seed, WATCHED, restricted=options.restricted)
+        measured = compare(options.pods, options.rounds, options.seed, GUARDED, restricted=options.restricted)
         figures_of(measured, f"{about}; upstream {upstream_version()}").show(options)
         return 0
     if not capsule.inside():

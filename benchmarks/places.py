@@ -35,7 +35,7 @@ from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
 from testbed.waiting import until
 
-MODE: Final = "guarded_process"  # what the controller adds by default
+MODE: Final = "process"  # what the controller adds by default
 DRAINED: Final = 4
 """Pods of one Job that are deleted at once, of twice as many."""
 

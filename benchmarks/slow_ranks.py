@@ -30,6 +30,7 @@ from benchmarks.frameworks import PODS, Group, in_pods
 from benchmarks.stalls import pod_of
 from inplace.common.jobset.notices import GroupNotice, notices_of
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.common.wire.notice import SLOW
 from inplace.rank_numbers import BEFORE_MIN, BLOCK, NEWEST
 
@@ -73,7 +74,7 @@ async def measure(rounds: int, rng: Random) -> dict[str, Any]:
     named_s, others, early = list[float](), 0, 0
     with tempfile.TemporaryDirectory(prefix="inplace-slow-") as folder:
         async with in_pods(
-            Path(folder), framework="torch", example="torch", mode="process", annotations=WATCHED
+            Path(folder), framework="torch", example="torch", mode=Mode.PROCESS, annotations=WATCHED
         ) as group:
             for number in range(1, rounds + 1):
                 await group.reach(PODS * number, PODS * STEPS)

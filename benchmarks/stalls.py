@@ -33,10 +33,11 @@ from benchmarks.frameworks import PODS, STEPS_BETWEEN, Group, in_pods
 from inplace.common.jobset.furthest_behind import silent_of_entry
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from testbed.frameworks.ranks import REPOSITORY
 
 FRAMEWORKS: Final = ("jax", "torch")
-MODES: Final = ("process", "supervisor")
+MODES: Final = (Mode.PROCESS, Mode.SUPERVISOR)
 STALL_S: Final = 3.0
 STEP_S_MAX: Final = 0.4  # with its pause of 0.1 s; a loaded machine needs most of it
 STACKS_S_MAX: Final = 60.0
@@ -99,7 +100,7 @@ async def stall(group: Group, framework: str, rng: Random) -> str:
     return verdict
 
 
-async def measure(framework: str, mode: str, stalls: int, rng: Random) -> Counter[str]:
+async def measure(framework: str, mode: Mode, stalls: int, rng: Random) -> Counter[str]:
     """Return how often each verdict was right for one group."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="inplace-stalls-") as folder:

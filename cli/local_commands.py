@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from inplace.cli.options import ContextOption, JsonOption, KubeconfigOption
+from inplace.common.wire.mode import Mode
 
 
 def demo(
@@ -31,10 +32,10 @@ def demo(
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
     ] = "process",
     mode: Annotated[
-        Literal["guarded", "process", "supervisor"] | None,
+        Literal["process", "containers", "supervisor"] | None,
         typer.Option(
-            help="process: a guard restarts the worker alone; guarded: kubelet restarts all containers of the Pod; "
-            "supervisor: the agent itself restarts the worker [default: process, or that of --file]."
+            help="process: the guard restarts the worker alone; containers: kubelet restarts all containers of the "
+            "Pod; supervisor: as process, with guard and agent in one container [default: process, or that of --file]."
         ),
     ] = None,
     file: Annotated[
@@ -82,8 +83,9 @@ def demo(
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
+    chosen = None if mode is None else Mode(mode)
     options = DemoOptions(
-        pods, failures, runtime, mode, file, seed, json_output, keep, profile, stall, venv, yes, compare, jobset
+        pods, failures, runtime, chosen, file, seed, json_output, keep, profile, stall, venv, yes, compare, jobset
     )
     raise typer.Exit(run_demo(options))
 
@@ -91,7 +93,8 @@ def demo(
 def inject(
     file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
     mode: Annotated[
-        Literal["sidecar", "supervisor"], typer.Option(help="How the agent runs: beside the worker, or as its parent.")
+        Literal["sidecar", "supervisor"],
+        typer.Option(help="Where the agent runs: beside the worker's container, or in it."),
     ] = "sidecar",
     agent_image: Annotated[str, typer.Option(help="Image that contains the agent.")] = "inplace-agent",
     copy_image: Annotated[

@@ -64,7 +64,7 @@ def main() -> None:
 def _demo() -> Iterator[str]:
     """Run a demo beside the block and yield its kubeconfig; the group trains."""
     command = [sys.executable, "-m", "inplace.cli", "demo", "--keep", "--runtime", "model", "--failures", "0"]
-    command += ["--mode", "guarded"]  # in depth process a restart is over before there is a picture of it
+    command += ["--mode", "containers"]  # in depth process a restart is over before there is a picture of it
     with tempfile.TemporaryFile("w+") as errors:
         demo = subprocess.Popen(
             [*command, "--pods", str(PODS)], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True

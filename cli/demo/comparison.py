@@ -21,6 +21,7 @@ from inplace.cli.demo.view import DemoView
 from inplace.cli.inject.jobset import inject
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import probed_as_upstreams
 
@@ -35,7 +36,7 @@ def alternatives(example: DemoManifest) -> dict[str, DemoManifest]:
     A title has at most 34 characters, for the comparison's first column. A manifest without agents recreates its Pods.
     """
     return {
-        "clean containers": read_demo_manifest(None, example.pods, failures=1, mode="guarded"),
+        "clean containers": read_demo_manifest(None, example.pods, failures=1, mode=Mode.CONTAINERS),
         "upstream's shape (probe, no guard)": _as_upstreams(example),
         "new Pods (Recreate)": _recreated(example),
     }
@@ -56,7 +57,7 @@ def _recreated(example: DemoManifest) -> DemoManifest:
         job = replicated["template"]["spec"]
         job["backoffLimit"] = 0
         job["template"]["spec"]["restartPolicy"] = "Never"
-    return replace(example, documents=[jobset], jobset=jobset, agents=frozenset(), mode="sidecar")
+    return replace(example, documents=[jobset], jobset=jobset, agents=frozenset(), mode=Mode.PROBE)
 
 
 async def compare(cluster: Cluster, example: DemoManifest, view: DemoView, seed: int) -> None:

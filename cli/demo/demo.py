@@ -27,6 +27,7 @@ from inplace.cli.manifests.documents import STANDARD_INPUT
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, Invalid
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.profile import ProfileError, read_profile
@@ -49,7 +50,7 @@ class DemoOptions:
     pods: int | None
     failures: int | None
     runtime: Literal["process", "model"]
-    mode: Literal["guarded", "process", "supervisor"] | None
+    mode: Mode | None
     file: Path | None
     seed: int
     json: bool
@@ -123,10 +124,10 @@ def _check(options: DemoOptions, manifest: DemoManifest) -> None:
             "--compare: expected the demo's own example with a worker to kill; leave out --file, --mode, --runtime, "
             "--stall, --keep and --failures 0"
         )
-    if options.stall and manifest.mode == "sidecar":
+    if options.stall and not manifest.mode.is_guarded:
         raise DemoError(
-            "--stall: expected --mode guarded, process or supervisor (without a guard no program sees its progress), "
-            "saw sidecar"
+            "--stall: expected --mode process, containers or supervisor, saw a worker without a guard: no program sees "
+            "its progress"
         )
     if options.stall and options.runtime == "model":
         raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")

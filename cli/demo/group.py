@@ -105,7 +105,7 @@ class DemoGroup:
             pod["metadata"]["name"],
             signal_number=fault,
             container=self.manifest.workers[_member(pod)],
-            supervised=self.manifest.mode != "sidecar",  # the worker has a parent in its container
+            supervised=self.manifest.mode.is_guarded,  # the worker has a parent in its container
         )
 
     def _is_complete(self, after: int) -> bool:
@@ -128,11 +128,11 @@ class DemoGroup:
         found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
         if waited_s >= SILENT_S and self.timeline.all_work and not found:
             note("the workers print no line that begins with 'step=': their start counts as their first step")
-            sidecar = self.manifest.mode == "sidecar"
+            sidecar = not self.manifest.mode.is_guarded
             self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
             return
         listed = "".join(f"\n  {sentence}" for sentence in found)
-        moments = self.timeline.current.moments(agents_stay=self.manifest.agents_stay)
+        moments = self.timeline.current.moments(agents_stay=self.manifest.mode.keeps_agents)
         reached = [words for words, at_s in moments if at_s is not None]
         what = "its first step" if is_start else "its first step after the restart"
         if waited_s >= GROUP_S_MAX or (is_start and found):

@@ -68,4 +68,4 @@ class KillRecord:
     @property
     def _start(self) -> Kind:
         """Return the event that says that a worker runs: below a guard it is not its container's start."""
-        return Kind.CONTAINER_STARTED if self.manifest.mode == "sidecar" else Kind.WORKER_STARTED
+        return Kind.WORKER_STARTED if self.manifest.mode.is_guarded else Kind.CONTAINER_STARTED

@@ -20,6 +20,7 @@ from inplace.common.injection.pod_roles import Container, Member, members
 from inplace.common.jobset.settings import FAILURES, RESTART, STALL
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.nodes import NodeShape
 
@@ -41,8 +42,7 @@ class DemoManifest:
         pods: how many Pods restart together, once all are there.
         workers: the worker's container of each replicatedJob that restarts in place.
         agents: the names of the agents' containers; in supervisor mode the workers'.
-        mode: sidecar, guarded (a sidecar, and a guard around the worker), process (the same with depth `process`) or
-            supervisor.
+        mode: how the workers are run.
         notes: what the demo changed, a sentence each.
         nodes: on which the Pods fit.
     """
@@ -52,7 +52,7 @@ class DemoManifest:
     pods: int
     workers: Mapping[str, str]
     agents: frozenset[str]
-    mode: str
+    mode: Mode
     notes: Sequence[str]
     nodes: list[NodeShape]
 
@@ -60,11 +60,6 @@ class DemoManifest:
     def name(self) -> str:
         """Return the JobSet's name."""
         return str(self.jobset["metadata"]["name"])
-
-    @property
-    def agents_stay(self) -> bool:
-        """Say whether a restart keeps the agents, and restarts the workers alone."""
-        return self.mode in ("process", "supervisor")
 
     @property
     def worker(self) -> str:
@@ -81,7 +76,7 @@ def read_demo_manifest(
     file: Path | None,
     pods: int | None,
     failures: int,
-    mode: str | None,
+    mode: Mode | None,
     stall_after_s: float | None = None,
     *,
     models: bool = False,
@@ -96,7 +91,7 @@ def read_demo_manifest(
     Raises:
         DemoError: the file is at fault.
     """
-    path = file or (SUPERVISED if mode == "supervisor" else EXAMPLE)
+    path = file or (SUPERVISED if mode is Mode.SUPERVISOR else EXAMPLE)
     documents, made = _read(path)
     if name is not None:
         documents = [one for one in documents if one["kind"] != wire.KIND or one["metadata"].get("name") == name]
@@ -105,7 +100,7 @@ def read_demo_manifest(
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
         pods = pods or PODS_DEFAULT
-        if mode == "guarded":
+        if mode is Mode.CONTAINERS:
             jobset["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     if pods is not None:
         try:
@@ -128,7 +123,7 @@ def read_demo_manifest(
     # The demo kills faster than a cluster fails: no restart waits or renews containers.
     given = fitting["metadata"].get("annotations") or {}
     usual = FAILURES.with_part(given, "backoff", 0) | RESTART.with_part(given, "clean-after", 0)
-    if stall_after_s is not None and manifest.mode != "sidecar":
+    if stall_after_s is not None and manifest.mode.is_guarded:
         usual |= STALL.with_part(given, "after", f"{stall_after_s:g}")
     for key in _OF_LIVING:
         fitting["metadata"].pop(key, None)
@@ -240,10 +235,11 @@ def _worker(member: Member) -> Container:
     return member.supervisor or next(guarded, None) or next(plain, None) or member.containers[0]
 
 
-def _mode(member: Member) -> str:
+def _mode(member: Member) -> Mode:
     if member.supervisor is not None:
-        return "supervisor"
+        return Mode.SUPERVISOR
     if not is_guarded(_worker(member).words):
-        return "sidecar"
+        return Mode.PROBE
     agent = member.sidecar_agent
-    return "process" if agent is not None and agent.restart_depth == wire.DEPTH_PROCESS else "guarded"
+    is_deep = agent is not None and agent.restart_depth == wire.DEPTH_PROCESS
+    return Mode.PROCESS if is_deep else Mode.CONTAINERS

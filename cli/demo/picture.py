@@ -76,7 +76,7 @@ class Scene:
         return table
 
     def _moments(self) -> list[tuple[str, float | None]]:
-        return self.group.timeline.current.moments(agents_stay=self.group.manifest.agents_stay)
+        return self.group.timeline.current.moments(agents_stay=self.group.manifest.mode.keeps_agents)
 
 
 def _table() -> Table:

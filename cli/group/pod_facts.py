@@ -290,7 +290,7 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
 
 def roles_of(member: Member) -> Roles:
     """Return which containers of a replicatedJob's Pods do what."""
-    agent = member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
+    agent = member.sidecar_agent.name if member.place == "sidecar" and member.sidecar_agent else ""
     helpers = {one.name for one in member.helpers}
     return Roles(agent, frozenset(one.name for one in member.workers if one.name not in helpers))
 

@@ -149,12 +149,12 @@ def _dropped(member: Member, stored: KubeObject) -> Iterator[Finding]:
         if given and not kept.get(key, {}).get("restartPolicyRules"):
             path, fix = f"{container.path}.restartPolicyRules", f"switch on {_GATES}, or {_way_out(member)}"
             is_for_more = any(one.get("action") != "Restart" for one in given)
-            rule = "gates" if is_for_more or member.mode != "supervisor" else "template-differs"
+            rule = "gates" if is_for_more or member.place != "supervisor" else "template-differs"
             yield Finding(rule, path, "rules that the server drops", "a server that keeps them", fix)
 
 
 def _way_out(member: Member) -> str:
-    return "use inject --restart-rule off" if member.mode == "supervisor" else "use supervisor mode"
+    return "use inject --restart-rule off" if member.place == "supervisor" else "use supervisor mode"
 
 
 def _pod_refusals(member: Member, namespace: str, error: ApiError) -> Iterator[Finding]:

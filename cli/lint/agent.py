@@ -93,7 +93,7 @@ def check_agent(member: Member, agent: Container) -> Iterator[Finding]:
     yield from check_env(agent)
     yield from _probed(member)
     yield from _ports(member, agent, config_of(agent))
-    if member.mode == "supervisor" and not agent.is_upstream_supervisor:
+    if member.place == "supervisor" and not agent.is_upstream_supervisor:
         yield from check_command(agent, RUN)
 
 

@@ -22,7 +22,7 @@ GRACE_S_DEFAULT: Final = 30  # core/v1, terminationGracePeriodSeconds
 
 def check_saving(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a time to save that kubelet cuts short, and an agent without a guard that would ask the worker."""
-    if member.mode == "sidecar" and not agent.values.get("LINK_FILE") and _seconds(agent) > 0:
+    if member.place == "sidecar" and not agent.values.get("LINK_FILE") and _seconds(agent) > 0:
         fix = f"use `inplace inject`, whose worker has a guard; or remove {RESTART.named('save-within')}"
         yield Finding("agent-env", agent.path_of(SAVE_WITHIN), "a time to save", UNASKED, fix)
     within_s = save_within_s(member, agent)
@@ -38,7 +38,7 @@ def save_within_s(member: Member, agent: Container) -> float:
     if agent.is_upstream_supervisor:
         return 0.0
     guards = [worker for worker in member.workers if worker not in member.helpers]
-    return min(map(_seconds, (agent,) if member.mode == "supervisor" else (agent, *guards)))
+    return min(map(_seconds, (agent,) if member.place == "supervisor" else (agent, *guards)))
 
 
 def _seconds(container: Container) -> float:
@@ -61,7 +61,7 @@ def checks_of(member: Member, agent: Container) -> list[tuple[Container, WorkerO
     """Return the containers that run a check before each announcement, with their options."""
     if agent.is_upstream_supervisor:
         return []
-    if member.mode == "supervisor":
+    if member.place == "supervisor":
         options = [(agent, options_of(agent, RUN))]
     else:
         options = [(worker, options_of(worker, GUARD)) for worker in member.workers]
@@ -100,4 +100,4 @@ def lease_s(member: Member, agent: Container) -> int:
 
 def _can_keep(member: Member, agent: Container) -> bool:
     """Say whether the agent stays while its worker ends."""
-    return member.mode == "supervisor" or agent.restart_depth == wire.DEPTH_PROCESS
+    return member.place == "supervisor" or agent.restart_depth == wire.DEPTH_PROCESS

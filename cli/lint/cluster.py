@@ -104,7 +104,7 @@ def _server(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
     version = version_of(facts.version)
     if version is None:
         return
-    if any(member.mode == "sidecar" and member.has_rules for member in group) and version < SIDECAR_SINCE:
+    if any(member.place == "sidecar" and member.has_rules for member in group) and version < SIDECAR_SINCE:
         fix = "upgrade it, or let the controller add the agent, or use inplace inject --restart-rule off"
         needed = "1.36, or 1.35 with feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
         yield Finding("server-version", "the API server", facts.version, needed, fix)

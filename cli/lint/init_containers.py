@@ -69,13 +69,13 @@ def init_sentence(member: Member) -> str:
 
 
 def _restarts_containers(member: Member) -> bool:
-    agent = member.sidecar_agent if member.mode == "sidecar" else None
+    agent = member.sidecar_agent if member.place == "sidecar" else None
     return agent is not None and agent.restart_depth != wire.DEPTH_PROCESS
 
 
 def _may_clean(member: Member) -> bool:
     """Say whether a worker that keeps failing gets clean containers, init containers among them."""
-    agent = member.sidecar_agent if member.mode == "sidecar" else None
+    agent = member.sidecar_agent if member.place == "sidecar" else None
     return agent is not None and agent.values.get("CLEAN_AFTER_FAILURES") != "0"
 
 

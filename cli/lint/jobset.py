@@ -99,7 +99,7 @@ def _rules_without_failures(jobset: KubeObject, group: list[Member]) -> Iterator
 
 def _startup_order(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]:
     """Yield an order in which sidecars wait for each other."""
-    sidecars = {member.name for member in group if member.mode == "sidecar"}
+    sidecars = {member.name for member in group if member.place == "sidecar"}
     order = ((jobset.get("spec") or {}).get("startupPolicy") or {}).get("startupPolicyOrder")
     if order == "InOrder" and len(group) > 1 and sidecars:
         fix = "expect one uncounted restart for each step, start in any order, or use supervisor mode"
@@ -146,7 +146,7 @@ def _pod_failure_policy(member: Member) -> Iterator[Finding]:
             fix = (
                 "leave these codes out of the worker's restartPolicyRules (NotIn [0, code, ...], or In with the others)"
             )
-            if member.mode == "supervisor":
+            if member.place == "supervisor":
                 fix = f"add --fail-on {spell(codes, separator=',')} to inplace-agent run"
             found = f"exit codes {spell(codes)}, which restart the Pod in place"
             yield Finding("unreachable-rule", path, found, "codes that fail the Pod", fix)
@@ -154,7 +154,7 @@ def _pod_failure_policy(member: Member) -> Iterator[Finding]:
 
 def _codes_in_place(member: Member, worker: Container) -> set[int]:
     """Return the exit codes after which a worker starts again in its Pod."""
-    if member.mode == "sidecar":
+    if member.place == "sidecar":
         return set(codes_that(worker.raw, Ending.ALL_RESTART))
     options = options_of(worker, RUN) if worker is member.supervisor else None
     return set(FAILURES) - options.final_codes if options is not None else set()

@@ -44,11 +44,11 @@ class KubeletBug:
 
 
 def _has_rules(member: Member) -> bool:
-    return member.mode == "sidecar" and member.has_rules
+    return member.place == "sidecar" and member.has_rules
 
 
 def _relies_on_the_probe_alone(member: Member) -> bool:
-    return member.mode == "sidecar" and not all(worker.calls(GUARD) for worker in member.workers)
+    return member.place == "sidecar" and not all(worker.calls(GUARD) for worker in member.workers)
 
 
 BUGS: Final = (

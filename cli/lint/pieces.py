@@ -139,7 +139,7 @@ def pieces_of(member: Member, group_pods: int) -> Iterator[Piece]:
         return
     yield from _identity(agent, group_pods)
     yield from _epoch_file(member, agent)
-    if member.mode == "supervisor":
+    if member.place == "supervisor":
         if not agent.is_upstream_supervisor:
             yield from _supervisor(member, agent)
         return
@@ -199,7 +199,7 @@ def _epoch_file(member: Member, agent: Container) -> Iterator[Piece]:
     key, file = env("EPOCH_FILE"), agent.env.get("EPOCH_FILE", {}).get("value")
     if not isinstance(file, str) or not file:
         # A supervisor whose container never starts again remembers.
-        if member.mode != "supervisor" or CONTAINER_RESTART in agent.env:
+        if member.place != "supervisor" or CONTAINER_RESTART in agent.env:
             yield Piece(agent.path, key, NOTHING, Reason.NO_EPOCH_FILE)
         return
     mount = agent.mount_of(file)

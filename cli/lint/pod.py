@@ -53,7 +53,7 @@ def check_pod(
     yield from check_agent(member, agent)
     for worker in member.workers:
         yield from check_launcher(worker)
-    if member.mode == "supervisor":
+    if member.place == "supervisor":
         return
     if not member.does_without_rules:
         yield from check_sidecar(agent)
@@ -140,7 +140,7 @@ def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> 
     """Yield workers that can read the agent's token; a supervisor shares its container with its worker by design."""
     volumes = member.pod_spec.get("volumes") or ()
     tokens = [one.get("name") for one in volumes if holds_token(one)]
-    for worker in member.workers if member.mode == "sidecar" else ():
+    for worker in member.workers if member.place == "sidecar" else ():
         own = [mount.get("name") for mount in worker.raw.get("volumeMounts") or ()]
         if (is_everywhere and not worker.has_token_mount) or any(name in tokens for name in own):
             found, needed = "the agent's token in the worker's container", f"it in {agent.name} alone"
@@ -196,7 +196,7 @@ def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:
     if pod.get("hostNetwork") is True:
         fix = "remove it, or see to one Pod per node and a BARRIER_PORT that is free there"
         yield Finding("host-network", f"{path}.hostNetwork", "True", "nothing", fix)
-    if member.mode == "supervisor":
+    if member.place == "supervisor":
         return  # its container does not restart
     for container in (agent, *member.workers):
         if (container.raw.get("lifecycle") or {}).get("preStop"):

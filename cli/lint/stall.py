@@ -78,7 +78,7 @@ def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSet
     own = config.watch or WatchSettings(folder=config.progress_dir)
     text = member.annotations.get(wire.STALL)
     limits, _ = annotated_limits(own, StallSettings(), text if isinstance(text, str) else None)
-    problem = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
+    problem = UNWATCHED if member.place == "sidecar" and not config.link_file else ""
     if not problem and not own.pattern and not own.folder.startswith("/"):
         problem = "expected EPOCH_FILE or LINK_FILE on an emptyDir, or PROGRESS_FILE, but none is set"
     return limits, own, problem

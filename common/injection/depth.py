@@ -65,7 +65,7 @@ def probed_too_early(member: Member) -> list[Container]:
     """Return the workers of a Pod with an agent whose containers run, and are probed, while no worker does."""
     if member.agent is None or holds_back(member):
         return []
-    workers = (member.agent,) if member.mode == "supervisor" else member.workers
+    workers = (member.agent,) if member.place == "supervisor" else member.workers
     return [worker for worker in workers if worker not in member.helpers and kubelets_own(worker)]
 
 
@@ -81,7 +81,7 @@ def chosen_words(member: Member) -> str:
         for worker in member.workers
         if worker not in member.helpers and (found := kubelets_own(worker))
     ]
-    is_deep = member.settings.get(wire.RESTART_DEPTH) == wire.DEPTH_CONTAINERS and member.mode == "sidecar"
+    is_deep = member.settings.get(wire.RESTART_DEPTH) == wire.DEPTH_CONTAINERS and member.place == "sidecar"
     if not reasons or not is_deep:
         return ""
     return (

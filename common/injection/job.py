@@ -71,7 +71,7 @@ def unread_settings(member: Member, rule: str) -> Iterator[Finding]:
         return
     guards = [worker for worker in member.workers if worker.calls(GUARD)]
     for name, annotation in wire.SETTINGS.items():
-        if annotation not in member.settings or (name == DEPTH and member.mode == "supervisor"):
+        if annotation not in member.settings or (name == DEPTH and member.place == "supervisor"):
             continue
         text = str(member.settings[annotation])
         for container in (agent, *guards) if name == SAVE_WITHIN else (agent,):

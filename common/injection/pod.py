@@ -13,7 +13,7 @@ from inplace.common.injection.container_resources import agent_resources, amount
 from inplace.common.injection.depth import choose_depth, is_held_back
 from inplace.common.injection.finding import Finding, refusal, shown
 from inplace.common.injection.pod_failure_policy import final_codes
-from inplace.common.injection.pod_roles import Container, Member, Mode
+from inplace.common.injection.pod_roles import Container, Member, Place
 from inplace.common.injection.policies import checks
 from inplace.common.injection.restart_rules import IMAGE_VOLUMES_SINCE, RULES_SINCE, Version
 from inplace.common.injection.worker import (
@@ -49,7 +49,7 @@ class InjectOptions:
             Without it a Pod gets none of these rules, and a sidecar has depth process (docs/adr/0105).
     """
 
-    mode: Mode = "sidecar"
+    mode: Place = "sidecar"
     agent_image: str = agent_pieces.IMAGE
     copies_image: bool = False
     namespace: str = "default"
@@ -67,7 +67,7 @@ class InjectOptions:
 
 def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
     """Bring the agent into the Pod, or complete the one that is there."""
-    mode = member.mode or options.mode
+    mode = member.place or options.mode
     workers = _workers(member, options)
     if not workers or (mode == "supervisor" and len(workers) > 1):
         names = ", ".join(container.name for container in workers or member.workers)

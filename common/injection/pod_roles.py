@@ -20,7 +20,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
 
-Mode = Literal["sidecar", "supervisor"]
+Place = Literal["sidecar", "supervisor"]  # where the agent is: beside the worker's container, or in it
 SERVICE_ACCOUNT_DIR: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # where programs look for their token
 UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
@@ -275,24 +275,24 @@ class Member:
 
     @property
     def supervisor(self) -> Container | None:
-        """Return the container whose main process is the agent."""
+        """Return the container in which guard and agent are together."""
         wrapped = (container for container in self.containers if container.calls(RUN))
         return next(wrapped, next((one for one in self.containers if one.is_upstream_supervisor), None))
 
     @property
     def agent(self) -> Container | None:
-        """Return the agent's container in either mode."""
+        """Return the agent's container in either place."""
         return self.supervisor or self.sidecar_agent
 
     @property
-    def mode(self) -> Mode | None:
-        """Return the mode that the template is written for; None without an agent."""
+    def place(self) -> Place | None:
+        """Return where the template has the agent; None without one."""
         return "supervisor" if self.supervisor is not None else "sidecar" if self.sidecar_agent is not None else None
 
     @property
     def is_guarded(self) -> bool:
         """Say whether some worker has a guard: then guards are the barrier, and no startup probe is needed."""
-        return self.mode == "sidecar" and any(worker.calls(GUARD) for worker in self.workers)
+        return self.place == "sidecar" and any(worker.calls(GUARD) for worker in self.workers)
 
     @property
     def workers(self) -> tuple[Container, ...]:
@@ -305,7 +305,7 @@ class Member:
 
         They start when kubelet likes, and a restart in place starts them anew with all others.
         """
-        if self.mode != "sidecar":
+        if self.place != "sidecar":
             return ()
         helping = tuple(one for one in self.workers if not one.raw.get("restartPolicyRules") and not one.has_agent)
         return helping if len(helping) < len(self.workers) else ()

@@ -40,7 +40,7 @@ def add_policies(member: Member) -> Iterator[Finding]:
         fix = f"rename them, or do without {asked}"
         yield refusal(agent.path, "an agent with upstream's variables", "ours", fix)
         return
-    is_supervisor = member.mode == "supervisor"
+    is_supervisor = member.place == "supervisor"
     workers = (agent,) if is_supervisor else tuple(worker for worker in member.workers if worker.calls(GUARD))
     if not workers and (has_check or save_s):
         fix = f"write the command of the worker's container, for a guard; or do without {asked}"
@@ -85,7 +85,7 @@ def _check(member: Member, agent: Container, workers: Sequence[Container]) -> It
                 "nothing",
                 fix,
             )
-    if member.mode != "sidecar":
+    if member.place != "sidecar":
         return
     awaited, count = agent.env.get(_CHECKS), str(len(workers))
     if awaited is None:

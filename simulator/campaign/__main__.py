@@ -13,6 +13,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.partition import PARTITION, run_partition
 from inplace.simulator.campaign.report import (
@@ -195,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     large = verbs.add_parser("restart", help="run one undisturbed restart of a group of any size", allow_abbrev=False)
     large.add_argument("--seed", type=_number, default=0, metavar="N", help="default: 0")
     large.add_argument("--pods", type=_count, required=True, metavar="N", help="number of Pods")
-    large.add_argument("--mode", choices=("sidecar", "supervisor"), default="sidecar", help="default: sidecar")
+    large.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.PROBE, help="default: %(default)s")
     large.set_defaults(do=_restart)
     verbs.add_parser("faults", help="list all faults", allow_abbrev=False).set_defaults(do=_faults)
     return parser

@@ -9,7 +9,6 @@ from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
 from inplace.simulator.campaign.network import Ending
-from inplace.simulator.campaign.scenario import WATCHED
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.virtual_time import describe_tasks
 
@@ -78,7 +77,7 @@ async def restart_cheaply(world: World) -> float | None:
     if terminal(world):
         return None
     took_s = world.now_s - began_s
-    tells = agent_client(victim.pod) if world.scenario.mode in WATCHED else ""
+    tells = agent_client(victim.pod) if world.scenario.mode.is_guarded else ""
     for (client, method), count in world.network.requests.items():
         cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:

@@ -16,18 +16,19 @@ from typing import Final
 
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import NODES
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind
 from inplace.simulator.campaign.fault import Fault, FaultSite
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.run import Outcome, ScheduledFault, draw_strikes, run_scenario
-from inplace.simulator.campaign.scenario import Mode, draw_scenario
+from inplace.simulator.campaign.scenario import draw_scenario
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.node_loss import evict
 
 PARTITION: Final = "node-partition"
 LEASE_S: Final = 15  # the shortest
-MODES: Final[tuple[Mode, ...]] = ("supervisor", "process")  # whose agents can keep a lease
+MODES: Final = (Mode.SUPERVISOR, Mode.PROCESS)  # whose agents can keep a lease
 VERDICT_S: Final = (1.0, 5.0, 20.0, 45.0)  # Kubernetes' own is 40 to 50 s; a lease of 15 s is over before or after it
 CUT_FROM_S, CUT_TO_S = 3.0, 20.0
 OUTGROWING: Final = ("resize",)  # where each Pod has a node of its own, a group that grows finds too few of them

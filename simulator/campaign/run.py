@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign import hangs, liveness
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.process import campaign_runner
-from inplace.simulator.campaign.scenario import PODS_MAX, Mode, Scenario, draw_scenario
+from inplace.simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.timings import Latency, Timings
@@ -232,7 +233,7 @@ def run_restart(seed: int, pods: int, mode: Mode) -> Outcome:
     Args:
         seed: decides everything.
         pods: at least 1.
-        mode: sidecar or supervisor.
+        mode: how its workers are run.
     """
     jobs = next(count for count in range(-(-pods // PODS_PER_JOB), 0, -1) if pods % count == 0)
     scenario = Scenario(

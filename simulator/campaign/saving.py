@@ -1,7 +1,7 @@
 """
 Stop groups that train, at random moments and in every planned way, and count the steps that are made again.
 
-The supervisors and the controller are the real ones, under virtual time; the workers are those of
+Agents and controller are the real ones, under virtual time; the workers are those of
 `simulator.campaign.lockstep`. A worker that never saves must delay nobody beyond the time that it was given.
 """
 
@@ -15,6 +15,7 @@ from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.requests import RestartRequest
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.faults_nodes import evict
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, until
@@ -67,7 +68,7 @@ def run_saving(kind: str, seed: int, *, saves: bool = True) -> SavingOutcome:
 
 async def _run(outcome: SavingOutcome, rng: Random, *, saves: bool) -> None:
     within_s = SAVE_WITHIN_S if saves else 0
-    scenario = Scenario(1, PODS_COUNT, "supervisor", pods_per_node=4, save_within_s=within_s, completes=False)
+    scenario = Scenario(1, PODS_COUNT, Mode.SUPERVISOR, pods_per_node=4, save_within_s=within_s, completes=False)
     world = World(f"{outcome.seed}/{outcome.kind}", scenario, Trace(keeps=False))
     training = world.machine.lockstep = Lockstep(PODS_COUNT, rng)
     async with world.running():

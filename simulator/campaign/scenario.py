@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from inplace import examples
 from inplace.common.jobset.settings import RESTART
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.common.wire.stall_limit import limits_text
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
 from inplace.simulator.cluster.timings import Latency, Timings
@@ -26,8 +27,6 @@ PODS_MAX = 8  # small groups show what large ones do, thousands of times a minut
 NAMESPACE = "default"
 JOBSET = "train"
 RESTARTS_PLENTY = 1000
-Mode = Literal["sidecar", "guarded", "process", "supervisor"]
-WATCHED: Final = ("guarded", "process", "supervisor")  # where an agent can end a worker that hangs
 
 # Times are short and vary widely: a campaign searches for wrong orders, not for durations.
 SHORT = Timings(
@@ -59,8 +58,7 @@ class Scenario:
 
     Args:
         jobs, pods_per_job: the group's shape.
-        mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker has a guard, the same with depth
-            `process`, or supervisor.
+        mode: how its workers are run.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each API server, the longest time by which its watch caches trail the store.
@@ -77,7 +75,7 @@ class Scenario:
 
     jobs: int = 1
     pods_per_job: int = 3
-    mode: Mode = "sidecar"
+    mode: Mode = Mode.PROBE
     max_restarts: int = RESTARTS_PLENTY
     servers: int = 1
     lags_s: tuple[float, ...] = (0.0,)
@@ -98,8 +96,8 @@ class Scenario:
 
     def manifest(self) -> KubeObject:
         """Return the JobSet."""
-        example = _example("train-supervisor.yaml" if self.mode == "supervisor" else "train.yaml")
-        jobset = held_by_probe(example) if self.mode == "sidecar" else deepcopy(example)
+        example = _example("train-supervisor.yaml" if self.mode is Mode.SUPERVISOR else "train.yaml")
+        jobset = held_by_probe(example) if self.mode is Mode.PROBE else deepcopy(example)
         spec = jobset["spec"]
         spec["failurePolicy"]["maxRestarts"] = self.max_restarts
         replicated = spec["replicatedJobs"][0]
@@ -115,7 +113,7 @@ class Scenario:
         if self.save_within_s:
             job["template"]["spec"]["terminationGracePeriodSeconds"] = 2 * self.save_within_s
             annotations |= RESTART.with_part(annotations, "save-within", self.save_within_s)
-        if self.mode == "guarded":
+        if self.mode is Mode.CONTAINERS:
             annotations |= RESTART.with_part(annotations, "depth", wire.DEPTH_CONTAINERS)
         return jobset
 
@@ -138,7 +136,7 @@ def draw_scenario(rng: Random) -> Scenario:
     scenario = Scenario(
         jobs=jobs,
         pods_per_job=per_job,
-        mode=rng.choice(("sidecar", "guarded", "supervisor")),
+        mode=rng.choice((Mode.PROBE, Mode.CONTAINERS, Mode.SUPERVISOR)),
         max_restarts=rng.choice((1, 2, 3)) if rng.random() < 0.15 else RESTARTS_PLENTY,
         servers=servers,
         lags_s=tuple(rng.choice((0.0, 0.01, 0.1, 1.0)) for _ in range(servers)),
@@ -146,11 +144,11 @@ def draw_scenario(rng: Random) -> Scenario:
         shuffles=rng.random() < 0.5,
         replaces_early=rng.random() < 0.25,
     )
-    is_watched = rng.random() < 0.5 and scenario.mode in WATCHED
+    is_watched = rng.random() < 0.5 and scenario.mode.is_guarded
     if is_watched:
         scenario = replace(scenario, limits=draw_limits(rng))
-    is_process = scenario.mode == "guarded" and rng.random() < 0.5
-    return replace(scenario, mode="process") if is_process else scenario
+    is_process = scenario.mode is Mode.CONTAINERS and rng.random() < 0.5
+    return replace(scenario, mode=Mode.PROCESS) if is_process else scenario
 
 
 def draw_limits(rng: Random) -> StallSettings:

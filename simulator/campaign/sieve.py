@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from inplace.common.kube.http.request import Request
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.disturbance import DisturbanceKind, is_lease, is_write
 from inplace.simulator.campaign.network import Ending, OpenStream
@@ -79,7 +80,7 @@ class Situation:
 
 
 _TWO = Scenario(pods_per_job=2, servers=2, lags_s=(0.0, 0.0))
-_SUPERVISED = replace(_TWO, mode="supervisor")
+_SUPERVISED = replace(_TWO, mode=Mode.SUPERVISOR)
 
 SITUATIONS: dict[str, Situation] = {
     "first start": Situation(_TWO),

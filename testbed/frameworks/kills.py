@@ -37,6 +37,7 @@ import yaml
 
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
@@ -195,7 +196,7 @@ async def strike_all(group: Group, kills: int, rng: Random, lines: WorkerLines) 
 
 
 async def train_under_kills(
-    name: str, mode: str, kills: int, seed: int, *, standby: bool, keep: Path
+    name: str, mode: Mode, kills: int, seed: int, *, standby: bool, keep: Path
 ) -> tuple[Strikes, WorkerLines]:
     """Run the example of a framework, strike it, and return what was seen."""
     file = keep / f"{name}-{mode}.yaml"
@@ -253,12 +254,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed.frameworks.kills", description=__doc__.splitlines()[1])
     parser.add_argument("example", choices=sorted(FRAMEWORK_OF))
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--mode", choices=MODES, default="supervisor")
+    parser.add_argument("--mode", type=Mode, choices=MODES, default=Mode.SUPERVISOR)
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    if options.standby and options.mode == "guarded":
-        parser.error("--standby: expected --mode supervisor or process, saw guarded, where kubelet starts each worker")
+    if options.standby and options.mode == Mode.CONTAINERS:
+        parser.error("--standby: expected --mode supervisor or process, saw containers: kubelet starts each worker")
     with tempfile.TemporaryDirectory(prefix="inplace-kills-") as scratch:
         keep = Path(scratch)
         strikes, lines = asyncio.run(

@@ -12,8 +12,9 @@ from inplace import examples
 from inplace.common.injection.agent_pieces import CONTAINER_RESTART, variables
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
+from inplace.common.wire.mode import Mode
 
-MODES = ("supervisor", "guarded", "process")
+MODES = (Mode.SUPERVISOR, Mode.CONTAINERS, Mode.PROCESS)
 ADDED = "added"
 """One more mode: the manifest has no agent, and the controller adds it to the Pods."""
 
@@ -35,7 +36,7 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     if mode == ADDED:
         return [_without_agent(supervised[-1])]
     _job(supervised[-1])["template"]["spec"]["containers"][0]["command"][2:2] = options  # behind: inplace-agent run
-    if mode == "supervisor":
+    if mode == Mode.SUPERVISOR:
         return supervised
     guarded = list(yaml.safe_load_all(GUARDED.read_text()))
     job, example = _job(guarded[-1]), _job(supervised[-1])
@@ -48,7 +49,7 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
     pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
-    if mode == "guarded":
+    if mode == Mode.CONTAINERS:
         guarded[-1]["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     return guarded
 

@@ -11,15 +11,11 @@ from inplace.common.injection.agent_pieces import NEVER_CLEAN
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
+from inplace.common.wire.mode import Mode
 from testbed.kube_client import moved_to
 from testbed.node.archives import JAX_IMAGE, UPSTREAM_AGENT_IMAGE, WORKER_IMAGE, torch_packages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODES = {
-    "guarded": "train.yaml",
-    "guarded_process": "train.yaml",
-    "supervisor": "train-supervisor.yaml",
-}
 JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
@@ -39,14 +35,18 @@ RESTRICTED = {
 
 def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, evidence: Path | None) -> list[KubeObject]:
     """Return the example's documents for one namespace, the JobSet last; evidence of None stays in the Pod."""
-    read = documents_of((EXAMPLES / MODES[mode]).read_text(), namespace)
+    read = documents_of(
+        (EXAMPLES / ("train-supervisor.yaml" if mode == Mode.SUPERVISOR else "train.yaml")).read_text(), namespace
+    )
     (jobset,) = (each for each in read if each["kind"] == "JobSet")
     jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
     # Tests and benchmarks kill workers faster than these could make progress.
     jobset["metadata"].setdefault("annotations", {})[wire.FAILURES] = "backoff=0"
-    settings = {wire.CLEAN_AFTER: "0"} | ({wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS} if mode == "guarded" else {})
+    settings = {wire.CLEAN_AFTER: "0"} | (
+        {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS} if mode == Mode.CONTAINERS else {}
+    )
     job["template"]["metadata"] = {"annotations": settings}  # of the Pods: upstream's controller copies nothing to them
     _adapt(job["template"]["spec"], evidence)
     return read

@@ -9,6 +9,7 @@ import yaml
 
 from benchmarks.frameworks import PODS, ROWS, STANDBY, Group, _for_measuring
 from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common.wire.mode import Mode
 from testbed.frameworks.manifests import MODES
 
 FIRST = "rank=0 world=4 epoch=1 goes on from step 0\nstep=1 loss=0.3 epoch=1 rank=0\nstep=2 loss=0.2 epoch=1 rank=0\n"
@@ -41,7 +42,7 @@ async def test_steps_of_a_container_that_was_restarted_do_not_count(tmp_path: Pa
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("example", ["torch", "torchrun"])
-def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str, mode: str) -> None:
+def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str, mode: Mode) -> None:
     """Four Pods, one rank in each, and the port that was asked for."""
     file = tmp_path / "manifest.yaml"
     file.write_text(_for_measuring(example, mode, 12345))
@@ -55,7 +56,7 @@ def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example:
 
 def test_options_go_to_the_agent(tmp_path: Path) -> None:
     """They stand before the worker's own command."""
-    jobset = list(yaml.safe_load_all(_for_measuring("torch", "supervisor", 1, STANDBY)))[-1]
+    jobset = list(yaml.safe_load_all(_for_measuring("torch", Mode.SUPERVISOR, 1, STANDBY)))[-1]
     (worker,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     assert worker["command"][:3] == ["inplace-agent", "run", "--standby"]
 

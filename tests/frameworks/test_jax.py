@@ -134,8 +134,8 @@ def test_processes_of_two_epochs_do_not_train_together(tmp_path: Path) -> None:
 
 
 def test_random_kills_are_recovered_from_below_a_guard() -> None:
-    """Three strikes in mode guarded: all recovered, none mixed, each loss as in a run without failures."""
-    options = ("--kills", "3", "--mode", "guarded", "--seed", "2")
+    """Three strikes in mode containers: all recovered, none mixed, each loss as in a run without failures."""
+    options = ("--kills", "3", "--mode", "containers", "--seed", "2")
     command = [sys.executable, "-m", "testbed.frameworks.kills", "jax", *options]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,6 +12,8 @@ from typing import Final
 
 import pytest
 
+from inplace.common.wire.mode import GUARDED
+
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "simulated-numbers.md").read_text()
 ROWS: Final = re.findall(
     r"^\| (\d+) Pods.*`--mode (\w+)`.* \| ([\d.]+) s \(([\d.]+) to ([\d.]+)\) \| ([\d.]+) s", PAGE, re.MULTILINE
@@ -21,7 +23,7 @@ FROM_THE_PAGE_MAX: Final = 0.2  # the draws change with the code
 
 def test_the_page_has_rows_of_every_way_to_restart() -> None:
     """Each mode of the demo is compared with a measurement."""
-    assert {mode for _, mode, *_ in ROWS} == {"guarded", "process", "supervisor"}
+    assert {mode for _, mode, *_ in ROWS} == set(GUARDED)
 
 
 @pytest.mark.slow

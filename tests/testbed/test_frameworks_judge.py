@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common.wire.mode import Mode
 from testbed.frameworks.kills import ROUNDING_OF
 from testbed.frameworks.manifests import ADDED, EXAMPLES, MODES, documents_of
 from testbed.frameworks.worker_lines import Findings, WorkerLines
@@ -93,7 +94,7 @@ def test_a_released_standby_counts() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_example_runs_in_each_mode(tmp_path: Path, mode: str) -> None:
+def test_an_example_runs_in_each_mode(tmp_path: Path, mode: Mode) -> None:
     """The JAX example is a manifest of each mode, whose worker runs the same command with the same folders."""
     file = tmp_path / "jobset.yaml"
     file.write_text(yaml.safe_dump_all(documents_of(EXAMPLES / "jax.yaml", mode)))

@@ -41,7 +41,7 @@ def test_a_group_that_dies_together_does_not_tell_as_one(size: int, deaths_over_
 @pytest.mark.parametrize("pods", [FEW, FEW + 1])
 def test_a_lone_death_is_told_before_kubelet_sees_it(pods: int) -> None:
     """A guard in depth `containers` ends with its worker: the agent tells all the same, in a group of any size."""
-    options = ["--runtime", "model", "--mode", "guarded", "--pods", str(pods), "--failures", "3", "--json"]
+    options = ["--runtime", "model", "--mode", "containers", "--pods", str(pods), "--failures", "3", "--json"]
     command = [sys.executable, "-m", "inplace.cli", "demo", *options]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
     told_ms = [restart["deprecate"] for restart in json.loads(said.splitlines()[-1])["restarts"]]

@@ -45,7 +45,7 @@ def test_the_alternatives_are_the_example_in_three_shapes(example: DemoManifest)
     """They train with the same command and name and are as many; only one has a guard, and one has no agent."""
     found = alternatives(example)
     assert list(found) == TITLES[1:]
-    assert [manifest.mode for manifest in found.values()] == ["guarded", "sidecar", "sidecar"]
+    assert [manifest.mode for manifest in found.values()] == ["containers", "probe", "probe"]
     assert [bool(manifest.agents) for manifest in found.values()] == [True, True, False]
     for manifest in found.values():
         assert (manifest.name, manifest.pods) == (example.name, example.pods)

@@ -20,7 +20,7 @@ def processes_with(marker: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "starts", "told"), [("process", 1, 0), pytest.param("guarded", 3, 2, marks=pytest.mark.slow)]
+    ("mode", "starts", "told"), [("process", 1, 0), pytest.param("containers", 3, 2, marks=pytest.mark.slow)]
 )
 def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> None:
     """Two SIGKILLs give two restarts with every moment and no new Pod; an agent's start costs two requests and a PATCH.
@@ -33,7 +33,7 @@ def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> N
     assert (last["pods_recreated"], last["rejected"]) == (0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
     assert [line.split()[2] for line in last["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
-    moments = [moment for moment in MOMENTS if mode == "guarded" or moment not in ("exit", "restart")]
+    moments = [moment for moment in MOMENTS if mode == "containers" or moment not in ("exit", "restart")]
     assert all(restart[moment] is not None for restart in last["restarts"] for moment in moments)
     assert last["requests"]["inplace-agent list jobsets"] == 3 * starts
     assert last["requests"]["inplace-agent watch jobsets"] == 3 * starts
@@ -41,7 +41,7 @@ def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
     """A worker that is stopped twice gives two restarts by trigger `stalled`, which name a Pod and its silence.
 
@@ -61,7 +61,7 @@ def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
     """It would hang for ever, so the demo says what is missing."""
     text = as_yaml([held_by_probe(documents_of("train.yaml")[-1])])
     for options, words in (
-        (("--file", saved(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
+        (("--file", saved(tmp_path, text)), "--stall: expected --mode process, containers or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
     ):
         result = run_here("demo", "--yes", "--stall", "1", *options)
@@ -178,7 +178,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     """The profile's delays are used: with containers that take 9 s to start every restart takes at least 9 s."""
     profile = tmp_path / "mine.toml"
     profile.write_text('[kubelet.container_start]\nuniform_s = [9, 9]\nsource = "ours"\n')
-    last = demo_json("--mode", "guarded", "--runtime", "model", "--pods", "2", "--profile", str(profile))
+    last = demo_json("--mode", "containers", "--runtime", "model", "--pods", "2", "--profile", str(profile))
     assert last["restarts"][0]["first_step"] > 9_000
 
 
@@ -191,7 +191,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid int"),
         (["--runtime", "docker"], "'process', 'model'"),
-        (["--mode", "daemon"], "'guarded', 'process', 'supervisor'"),
+        (["--mode", "daemon"], "'process', 'containers', 'supervisor'"),
         (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for process mode"),
         (["--failure", "1"], "--failures"),
         (["--profile", "zones"], "--profile: expected --runtime model, saw process"),

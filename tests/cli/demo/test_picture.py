@@ -16,6 +16,7 @@ from inplace.cli.demo.demo import strike_workers
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.cli.demo.picture import Scene
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
@@ -23,7 +24,7 @@ COLUMNS, LINES = 80, 24
 
 
 @asynccontextmanager
-async def scene_of(mode: str) -> AsyncIterator[Scene]:
+async def scene_of(mode: Mode) -> AsyncIterator[Scene]:
     """Yield the scene of a group that is not applied yet."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
@@ -39,8 +40,8 @@ def drawn(scene: Scene) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("mode", ["guarded", "process"])
-async def test_the_picture_names_what_the_group_waits_for(mode: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.CONTAINERS, Mode.PROCESS])
+async def test_the_picture_names_what_the_group_waits_for(mode: Mode) -> None:
     """A first start has no death to wait for, and a restart in depth process no agent that starts."""
     async with scene_of(mode) as scene:
         first = drawn(scene)
@@ -61,14 +62,14 @@ async def test_the_picture_names_what_the_group_waits_for(mode: str) -> None:
         struck = drawn(scene)
         assert struck[1].startswith("restart 1 (fault in plain-workers-0-")
         assert struck[1].endswith("); waits for: death seen in the API")
-        assert any("last agent started" in line for line in struck) == (mode == "guarded")
+        assert any("last agent started" in line for line in struck) == (mode is Mode.CONTAINERS)
         await group.complete(0)
         assert drawn(scene)[1] == "training at epoch 2"
 
 
 async def test_new_pods_are_counted() -> None:
     """A group without agents has no epochs: the picture says how many workers run."""
-    async with scene_of("process") as scene:
+    async with scene_of(Mode.PROCESS) as scene:
         group = scene.group
         await group.cluster.apply(group.manifest.documents)
         await group.complete(-1)

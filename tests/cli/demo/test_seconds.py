@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from random import Random
-from typing import Literal
 
 import pytest
 
@@ -15,15 +14,14 @@ from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.cli.group.state import group_state
 from inplace.common.kube.resources import EVENTS
+from inplace.common.wire.mode import GUARDED, Mode
 from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
 
 
-@pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
-async def test_the_demo_tells_the_same_seconds(
-    mode: Literal["guarded", "process", "supervisor"], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("mode", GUARDED)
+async def test_the_demo_tells_the_same_seconds(mode: Mode, capsys: pytest.CaptureFixture[str]) -> None:
     """The demo's table has the seconds of `inplace status`, of the Event and of the metric behind the boards."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:

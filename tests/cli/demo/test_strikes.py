@@ -14,6 +14,7 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.demo import TRAIN_S, strike_workers
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.virtual_time
 @asynccontextmanager
 async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     """Run the demo's example until it trains."""
-    manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
+    manifest = read_demo_manifest(None, pods, 9, Mode.CONTAINERS, models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
         group = DemoGroup(cluster, manifest)
         await cluster.apply(manifest.documents)

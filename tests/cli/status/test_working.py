@@ -65,7 +65,7 @@ def test_who_works(other: PodFact, working: int, idle: int) -> None:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize("mode", ["guarded", "probe", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "probe", "supervisor"])
 async def test_every_mode_works(mode: str) -> None:
     """In each mode the Pods of a group that trains count as working, before and after a restart."""
     name = "train-supervisor.yaml" if mode == "supervisor" else "train.yaml"

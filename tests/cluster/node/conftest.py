@@ -22,8 +22,8 @@ from testbed.node.group import Group, running_group
 from testbed.node.machine import Node
 
 MODES = (  # CI has what `inject` makes
-    "guarded",
-    pytest.param("guarded_process", marks=pytest.mark.long),
+    "containers",
+    pytest.param("process", marks=pytest.mark.long),
     "supervisor",
 )
 RESTARTS_MAX = 1000  # the tests of one module need some thirty

@@ -41,7 +41,7 @@ def node_of(pods: list[KubeObject]) -> str:
     return str(node)
 
 
-@pytest.mark.parametrize("mode", ["guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["process", "supervisor"])
 async def test_a_pool_without_another_node_is_left(cluster: Cluster, third: Node, mode: str) -> None:
     """The replacement comes back to the bad node, so its Job goes to the third pool: counted once, one restart."""
     assert third in cluster.nodes

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 PODS = 2  # one on each node
 FAILURES = 2
-MODES = ("guarded", "supervisor")
+MODES = ("containers", "supervisor")
 CHECK = "if read words < /evidence/broken-$NODE_NAME; then echo $words; exit 1; fi"
 LEFT_S_MAX = 5.0  # from the verdict until the Pod on the bad node has ended
 BACK_OFF_S = 10.0  # of the Job controller, before it replaces a Pod that failed; no setting shortens it

@@ -37,8 +37,8 @@ async def logs(group: Group, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("mode", "failures"),
     [
-        ("guarded_process", 10),
-        pytest.param("guarded", 10, marks=pytest.mark.long),
+        ("process", 10),
+        pytest.param("containers", 10, marks=pytest.mark.long),
         pytest.param("supervisor", 4, marks=pytest.mark.long),  # kubelet lets its container wait 10 s, 20 s ...
     ],
 )
@@ -77,7 +77,7 @@ async def test_each_runs_traceback_is_readable_after_the_last_failure(
     assert "shard 4 " not in third.stdout
 
 
-@pytest.mark.parametrize("mode", ["guarded_process", pytest.param("supervisor", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["process", pytest.param("supervisor", marks=pytest.mark.long)])
 async def test_each_try_of_a_command_that_cannot_be_executed_counts(cluster: Cluster, mode: str) -> None:
     """After maxRestarts the JobSet has failed, no container was started more often, and the reason is told by name."""
 

@@ -91,7 +91,7 @@ class Halved:
 async def halved(cluster: Cluster, second: Node) -> AsyncIterator[Sequence[Halved]]:
     """Run two groups, with both kinds of agents that keep leases, each with one Pod on either node."""
     async with (
-        running_group(cluster, "guarded_process", pods=PODS, change=leased) as beside,
+        running_group(cluster, "process", pods=PODS, change=leased) as beside,
         running_group(cluster, "supervisor", pods=PODS, change=leased) as within,
     ):
         found = []

@@ -17,8 +17,8 @@ from tests.cli.injecting import annotated
 
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
-OPTIONS = {"guarded": (), "guarded_process": (), "supervisor": ("--mode", "supervisor")}
-DEPTHS = {"guarded": {"restart": wire.DEPTH_CONTAINERS}}
+OPTIONS = {"containers": (), "process": (), "supervisor": ("--mode", "supervisor")}
+DEPTHS = {"containers": {"restart": wire.DEPTH_CONTAINERS}}
 
 
 def adapt(jobset: KubeObject) -> None:

@@ -33,7 +33,7 @@ STEPS_WITH_STANDBY = 400  # of 0.1 s: a standby imports in a quarter of the time
 FOREVER = 100_000
 # CI has what users copy: of the modes in which kubelet restarts nothing, supervisor.
 MODES = [
-    pytest.param("jax", "guarded", (), id="jax guarded"),
+    pytest.param("jax", "containers", (), id="jax containers"),
     pytest.param("jax", "process", (), id="jax process", marks=pytest.mark.long),
     pytest.param("jax", "supervisor", (), id="jax supervisor"),
     pytest.param("jax", "supervisor", ("--standby",), id="jax standby", marks=pytest.mark.long),

@@ -96,7 +96,7 @@ def attempts(group: Group) -> list[list[str]]:
 async def test_a_worker_reaches_neither_its_guard_nor_its_agents_memory(cluster: Cluster, user: str) -> None:
     """It fills the folder that is its own, and the group restarts in place all the same."""
     async with running_group(
-        cluster, "guarded_process", pods=SIZE, restarts_max=10, change=lambda jobset: hostile(jobset, user)
+        cluster, "process", pods=SIZE, restarts_max=10, change=lambda jobset: hostile(jobset, user)
     ) as group:
         await group.until_runs(1)
         before = group.uids()

@@ -25,7 +25,7 @@ def _pids(group: Group) -> list[list[int]]:
     return [group.processes(pod, "worker") for pod in group.pods()]
 
 
-@pytest.mark.parametrize(("mode", "kubelet_restarts"), [("guarded", 2), ("guarded_process", 0)])
+@pytest.mark.parametrize(("mode", "kubelet_restarts"), [("containers", 2), ("process", 0)])
 async def test_a_worker_without_a_python_restarts_in_place(cluster: Cluster, mode: str, kubelet_restarts: int) -> None:
     """In both depths, twice: every worker is new, and no Pod is."""
     async with running_group(cluster, mode, pods=2, change=_run_pause) as group:

@@ -29,7 +29,7 @@ async def test_what_is_shipped_restarts_a_group_and_survives_its_leader(cluster:
             return bool(status.get("availableReplicas") == 2)
 
         await until(available, "two controllers are available", timeout_s=SETTLED_S_MAX)
-        async with running_group(cluster, "guarded") as group:
+        async with running_group(cluster, "containers") as group:
             await group.until_runs(1)
             before = group.uids()
             await group.kill(0, "worker")

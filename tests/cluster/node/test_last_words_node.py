@@ -52,7 +52,7 @@ def failing(writes: str) -> Callable[[KubeObject], None]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "writes"), [("guarded", "pass"), ("guarded_process", WRITE), ("supervisor", WRITE)], ids=lambda it: it[:15]
+    ("mode", "writes"), [("containers", "pass"), ("process", WRITE), ("supervisor", WRITE)], ids=lambda it: it[:15]
 )
 async def test_the_last_line_of_a_worker_stands_in_the_status(cluster: Cluster, mode: str, writes: str) -> None:
     """Their agents tell it in every depth; kubelet shows a container's end for half a second, if at all."""

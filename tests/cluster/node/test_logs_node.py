@@ -66,7 +66,7 @@ def first_failure(group: Group) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 async def test_the_last_words_of_a_killed_worker(cluster: Cluster, mode: str) -> None:
     """They are shown where its container stayed, and where kubelet started it anew."""
     async with running_group(cluster, mode, pods=SIZE, change=talk) as group:
@@ -96,7 +96,7 @@ async def test_the_last_words_of_a_killed_worker(cluster: Cluster, mode: str) ->
 
 async def test_kubelet_answers_as_the_simulator_does(cluster: Cluster) -> None:
     """Stamps of nine digits, a time without its fraction, a tail that counts pieces, bytes, no previous container."""
-    async with running_group(cluster, "guarded_process", pods=1, change=talk) as group:
+    async with running_group(cluster, "process", pods=1, change=talk) as group:
         await group.until_runs(1)
         name = group.pods()[0]["metadata"]["name"]
         path = PODS.path(group.namespace, name, subresource="log")
@@ -121,7 +121,7 @@ async def test_kubelet_answers_as_the_simulator_does(cluster: Cluster) -> None:
 
 async def test_a_kubelet_that_is_down_and_rights_that_are_missing(cluster: Cluster) -> None:
     """The command says what is missing, and ends within its bound."""
-    async with running_group(cluster, "guarded_process", pods=SIZE, change=talk) as group:
+    async with running_group(cluster, "process", pods=SIZE, change=talk) as group:
         await group.until_runs(1)
         nobody = group.cluster.plane.client_kubeconfig("nobody", "nobodies")
         head = {"apiVersion": ROLE_BINDINGS.api_version, "metadata": {"name": "reads", "namespace": group.namespace}}

@@ -39,7 +39,7 @@ async def replaced_s(group: Group) -> float:
 
 async def test_pods_that_are_lost_together_come_back_together(cluster: Cluster) -> None:
     """Twice in a row, as in two drains; the last Pod stays, and no two epochs ever ran at once."""
-    async with running_group(cluster, "guarded_process", pods=PODS) as group:
+    async with running_group(cluster, "process", pods=PODS) as group:
         await group.until_runs(1)
         kept = group.live()[LOST]["metadata"]["uid"]
         for epoch in (2, 3):

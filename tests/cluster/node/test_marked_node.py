@@ -81,7 +81,7 @@ def judge_moments(group: Group, victim: KubeObject) -> None:
     assert after_s["created"] >= BACK_OFF_S - 1.0, "the Job controller waits: the page says so"
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 async def test_a_cordoned_node_is_left(cluster: Cluster, second: Node, mode: str) -> None:
     """The replacement runs on the other node, whose Pod stays; one restart, and Event and `explain` say why."""
     async with running_group(cluster, mode, pods=PODS) as group:
@@ -136,7 +136,7 @@ async def test_a_taint_counts_unless_the_pods_tolerate_it(cluster: Cluster, seco
 
 async def test_where_all_nodes_are_cordoned_all_restart_in_place(cluster: Cluster, second: Node) -> None:
     """No Pod is replaced, and an Event says why."""
-    async with running_group(cluster, "guarded_process", pods=PODS) as group:
+    async with running_group(cluster, "process", pods=PODS) as group:
         await group.until_runs(1)
         before = group.uids()
         for node in (cluster.nodes[0], second):

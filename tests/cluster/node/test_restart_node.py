@@ -46,7 +46,7 @@ async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> No
     assert group.broken() == []
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process"])
+@pytest.mark.parametrize("mode", ["containers", "process"])
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a sidecar agent the Pod's containers restart, and then the group's."""
     async with running_group(cluster, mode) as group:
@@ -59,7 +59,7 @@ async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Clu
         assert group.broken() == []
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process"])
+@pytest.mark.parametrize("mode", ["containers", "process"])
 async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a guard the kernel ends its worker, the agent tells of the death, and no Pod is lost."""
     async with running_group(cluster, mode) as group:
@@ -72,13 +72,13 @@ async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Clus
         assert group.broken() == []
         told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
         # Whose word comes first is open: in depth containers kubelet shows the container's end as well.
-        of_kubelet = mode == "guarded" and told.get("exitCode") == 128 + signal.SIGKILL
+        of_kubelet = mode == "containers" and told.get("exitCode") == 128 + signal.SIGKILL
         assert of_kubelet or told["message"] == "the container ended without a word", told
 
 
 async def test_a_sidecar_without_rules_restarts_in_place(cluster: Cluster) -> None:
     """As on Kubernetes before 1.36: three failures of workers cost no Pod, and a killed agent costs its own."""
-    async with running_group(cluster, "guarded_process", change=do_without_rules) as group:
+    async with running_group(cluster, "process", change=do_without_rules) as group:
         await group.until_runs(1)
         before = group.uids()
         for epoch in (2, 3, 4):
@@ -96,7 +96,7 @@ async def test_a_sidecar_without_rules_restarts_in_place(cluster: Cluster) -> No
 
 async def test_a_worker_that_keeps_failing_gets_clean_containers(cluster: Cluster) -> None:
     """Depth process: one restart keeps every container; a second death in a row makes kubelet start that Pod's anew."""
-    async with running_group(cluster, "guarded_process", change=get_clean_containers) as group:
+    async with running_group(cluster, "process", change=get_clean_containers) as group:
         await group.until_runs(1)
         before = group.uids()
         for epoch in (2, 3):
@@ -111,7 +111,7 @@ async def test_a_worker_that_keeps_failing_gets_clean_containers(cluster: Cluste
         assert group.broken() == []
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 async def test_a_stopped_worker_is_noticed(cluster: Cluster, mode: str) -> None:
     """A worker that hangs is as good as dead after its limit, and not before: SIGSTOP, which it cannot see."""
     async with running_group(cluster, mode, change=partial(watch_over, stall_after_s=STALL_AFTER_S)) as group:
@@ -127,7 +127,7 @@ async def test_a_stopped_worker_is_noticed(cluster: Cluster, mode: str) -> None:
         assert group.history.jobset()["status"]["lastGroupRestart"]["trigger"] == "stalled"
 
 
-@pytest.mark.parametrize("mode", ["guarded", "guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 async def test_a_worker_out_of_memory_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """The kernel kills all processes of the container, the guard or supervisor among them where it is cgroup v2."""
     async with running_group(cluster, mode) as group:

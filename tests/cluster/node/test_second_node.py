@@ -63,7 +63,7 @@ async def test_a_lost_node_costs_its_pods_and_one_group_restart(cluster: Cluster
     the Node is gone. So both modes lose the node together.
     """
     async with (
-        running_group(cluster, "guarded", pods=SLOTS) as beside,
+        running_group(cluster, "containers", pods=SLOTS) as beside,
         running_group(cluster, "supervisor", pods=SLOTS) as within,
     ):
         groups = (beside, within)

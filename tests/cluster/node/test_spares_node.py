@@ -35,7 +35,7 @@ async def the_spare(group: Group) -> KubeObject:
 
 async def test_a_replacement_takes_the_room_of_a_spare(cluster: Cluster, third: Node) -> None:
     """A worker fails on a cordoned node: its replacement runs where the spare was, which is gone; one restart."""
-    async with running_group(cluster, "guarded_process", pods=PODS, change=with_spare) as group:
+    async with running_group(cluster, "process", pods=PODS, change=with_spare) as group:
         await group.until_runs(1)
         spare = await the_spare(group)
         held = spare["spec"]["nodeName"]

@@ -82,7 +82,7 @@ async def our_taint(cluster: Cluster, node: str) -> str | None:
     return next((str(one["effect"]) for one in taints if one["key"] == wire.BAD_NODE), None)
 
 
-@pytest.mark.parametrize("mode", ["guarded_process", "supervisor"])
+@pytest.mark.parametrize("mode", ["process", "supervisor"])
 async def test_kueue_moves_the_pod_of_a_tainted_node(queued: Cluster, mode: str) -> None:
     """The replacement runs on the third node, the other Pod stays; the taint goes with the JobSet."""
     async with running_group(queued, mode, pods=PODS, change=pinned) as group:

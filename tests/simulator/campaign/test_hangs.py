@@ -10,9 +10,10 @@ import pytest
 
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import GUARDED, Mode
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_scenario
-from inplace.simulator.campaign.scenario import Mode, Scenario
+from inplace.simulator.campaign.scenario import Scenario
 from inplace.simulator.campaign.world import World
 
 PODS = 6
@@ -47,7 +48,7 @@ def hung(mode: Mode, hung_pods: int) -> tuple[Collective, Outcome]:
     return strike, run_scenario(3, scenario, (ScheduledFault(0, AT_S, fault),), until_s=UNTIL_S)
 
 
-@pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
+@pytest.mark.parametrize("mode", GUARDED)
 @pytest.mark.parametrize("hung_pods", [pytest.param(1, marks=pytest.mark.slow), PODS])
 def test_a_hang_is_one_restart(mode: Mode, hung_pods: int) -> None:
     """Whoever hangs: one epoch further, with the trigger `stalled`."""

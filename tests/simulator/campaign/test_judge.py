@@ -13,6 +13,7 @@ import pytest
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign import judge as rules
@@ -24,7 +25,7 @@ from inplace.simulator.campaign.liveness import L1, L2, L3, S8
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.process import Process, campaign_runner
 from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, ScheduledFault, run_scenario
-from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Mode, Scenario
+from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.soak import shrink
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
@@ -561,12 +562,12 @@ def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outco
     return run_scenario(1, scenario, strikes, until_s=5.0)
 
 
-@pytest.mark.parametrize(("mode", "is_safe"), [("sidecar", False), ("guarded", True), ("process", True)])
-def test_a_kubelet_that_passes_a_startup_probe_unasked_is_found_beside_no_guard(mode: Mode, is_safe: bool) -> None:
+@pytest.mark.parametrize("mode", [Mode.PROBE, Mode.CONTAINERS, Mode.PROCESS])
+def test_a_kubelet_that_passes_a_startup_probe_unasked_is_found_beside_no_guard(mode: Mode) -> None:
     """With kubernetes #141155 the probe alone lets a worker start too early, and a guard still holds it back."""
     with mistakes.planted(instead_of(Prober._succeeds, _passes_unasked)):
         violation = planted(CATALOGUE["worker-exit"].strike, scenario=replace(GROUP, mode=mode)).violation
-    assert (violation is None) is is_safe
+    assert (violation is None) is mode.is_guarded
     assert violation is None or violation.rule in (rules.S1, rules.S2, rules.S3)
 
 
@@ -587,7 +588,7 @@ BAD_ENDS = [
 
 def test_a_hang_that_nobody_ends_is_found() -> None:
     """L7: of a worker whose agent does not watch it."""
-    watched = replace(GROUP, mode="supervisor", limits=StallSettings(2.0))
+    watched = replace(GROUP, mode=Mode.SUPERVISOR, limits=StallSettings(2.0))
     outcome = planted(_switch_the_watchdog_off, scenario=watched)
     assert outcome.violation is not None
     assert outcome.violation.rule == L7

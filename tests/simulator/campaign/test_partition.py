@@ -12,11 +12,12 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.fault import Fault, FaultSite
 from inplace.simulator.campaign.liveness import epochs_of, is_together
 from inplace.simulator.campaign.partition import PARTITION, cut_off, give_verdict, heal, partition, run_partition
 from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_scenario
-from inplace.simulator.campaign.scenario import Mode, Scenario
+from inplace.simulator.campaign.scenario import Scenario
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.node_loss import give_up
 
@@ -84,7 +85,7 @@ def play(
     verdict_s: float,
     heals: bool = False,
     crashes: bool = False,
-    mode: Mode = "supervisor",
+    mode: Mode = Mode.SUPERVISOR,
     fence_after_s: int | None = LENGTH_S,
 ) -> tuple[Outcome, Seen]:
     """Run one partition."""
@@ -145,7 +146,7 @@ def test_a_persons_word_that_a_node_is_off_is_taken(fence_after_s: int | None) -
         told_s.append(world.now_s)
         together_s.append(await when(world, lambda: epochs_of(world)[0] > epoch and is_together(world)))
 
-    scenario = Scenario(mode="supervisor", pods_per_node=1, fence_after_s=fence_after_s)
+    scenario = Scenario(mode=Mode.SUPERVISOR, pods_per_node=1, fence_after_s=fence_after_s)
     off = Fault("out-of-service", FaultSite.NODE, "a node is off, and a person says so", out_of_service)
     outcome = run_scenario(1, scenario, (ScheduledFault(0, BEGINS_S, off),), until_s=BEGINS_S + 60.0)
     assert outcome.violation is None, str(outcome.violation)
@@ -171,7 +172,7 @@ def test_a_promise_that_is_not_kept_is_found() -> None:
             await world.client("user").patch(PODS, "default", pod["metadata"]["name"], promise, kind=MERGE_PATCH)
         await give_verdict(world, node, 1.0)
 
-    scenario = Scenario(mode="supervisor", pods_per_node=1, fence_after_s=60)
+    scenario = Scenario(mode=Mode.SUPERVISOR, pods_per_node=1, fence_after_s=60)
     liar = Fault(PARTITION, FaultSite.NODE, "a node is cut off whose agent promises too much", lie)
     outcome = run_scenario(1, scenario, (ScheduledFault(0, BEGINS_S, liar),), until_s=BEGINS_S + 60.0)
     assert outcome.violation is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import get_args
 
 import pytest
 
+from inplace.common.wire.mode import Mode
 from inplace.simulator.campaign.report import plan_command, replay_command
 from inplace.simulator.campaign.run import run_seed
-from inplace.simulator.campaign.scenario import Mode, draw_scenario
+from inplace.simulator.campaign.scenario import draw_scenario
 from inplace.simulator.campaign.sieve import FAULT, SITUATIONS, Pattern, plans, run_plan
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def test_no_seed_breaks_a_property(first: int) -> None:
 def test_every_mode_is_drawn() -> None:
     """No way to run an agent is left out of the campaign."""
     drawn = {draw_scenario(Random(f"{seed}/scenario")).mode for seed in range(SEEDS)}
-    assert drawn == set(get_args(Mode))
+    assert drawn == set(Mode)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -6,13 +6,13 @@ import pytest
 
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.common.kube.resources import PODS
+from inplace.common.wire.mode import GUARDED, Mode
 from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.timeline import Timeline
 
-pytestmark = [pytest.mark.virtual_time, pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])]
+pytestmark = [pytest.mark.virtual_time, pytest.mark.parametrize("mode", GUARDED)]
 PODS_MADE = 4
 TIMEOUT_S = 120.0
-STAYING = ("process", "supervisor")  # kubelet takes no part in a restart
 
 
 def cluster_of_models() -> Cluster:
@@ -20,7 +20,7 @@ def cluster_of_models() -> Cluster:
     return virtual_cluster(nodes=PODS_MADE, adds_agent=True)
 
 
-async def started(cluster: Cluster, mode: str) -> tuple[DemoManifest, Timeline]:
+async def started(cluster: Cluster, mode: Mode) -> tuple[DemoManifest, Timeline]:
     """Start a group of a mode; return it once all work."""
     manifest = read_demo_manifest(None, PODS_MADE, 3, mode, models=True)
     timeline = Timeline(
@@ -37,7 +37,7 @@ async def started(cluster: Cluster, mode: str) -> tuple[DemoManifest, Timeline]:
     return manifest, timeline
 
 
-async def test_a_dead_worker_restarts_the_group(mode: str) -> None:
+async def test_a_dead_worker_restarts_the_group(mode: Mode) -> None:
     """Again and again; where the worker's parent stays, no container starts again and no watch is opened anew."""
     async with cluster_of_models() as cluster:
         manifest, timeline = await started(cluster, mode)
@@ -47,11 +47,11 @@ async def test_a_dead_worker_restarts_the_group(mode: str) -> None:
             restart = await cluster.restarted(timeline, number, timeout_s=TIMEOUT_S)
             assert (restart.epoch, restart.trigger, restart.pods_recreated) == (number + 1, "worker_exit", 0)
             watches = restart.requests.get(("watch", "jobsets", "inplace-agent"), 0)
-            assert watches == (0 if mode in STAYING else PODS_MADE)
-        assert (timeline.containers_restarted == 0) == (mode in STAYING)
+            assert watches == (0 if mode.keeps_agents else PODS_MADE)
+        assert (timeline.containers_restarted == 0) == (mode.keeps_agents)
 
 
-async def test_a_killed_parent_restarts_the_group(mode: str) -> None:
+async def test_a_killed_parent_restarts_the_group(mode: Mode) -> None:
     """The kernel ends the worker with it."""
     async with cluster_of_models() as cluster:
         manifest, timeline = await started(cluster, mode)
@@ -59,7 +59,7 @@ async def test_a_killed_parent_restarts_the_group(mode: str) -> None:
         assert (await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)).epoch == 2
 
 
-async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: str) -> None:
+async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: Mode) -> None:
     """Long before its grace is over."""
     async with cluster_of_models() as cluster:
         _, timeline = await started(cluster, mode)
@@ -72,7 +72,7 @@ async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: str) -> None:
         assert (restart.synced_s or 0.0) - deleted_s < 20.0
 
 
-async def test_workers_that_complete_end_the_jobset(mode: str) -> None:
+async def test_workers_that_complete_end_the_jobset(mode: Mode) -> None:
     """After STEPS steps of STEP_S seconds."""
     async with cluster_of_models() as cluster:
         manifest = read_demo_manifest(None, PODS_MADE, 1, mode, models=True)
