@@ -1,0 +1,130 @@
+"""
+The members of an epoch: which slot plays which rank. A group with spares needs fewer Pods than it has slots.
+
+A slot is a number here, from 0 to n - 1. Ranks are 0 to size - 1. Rank r is played by slot r unless the list says
+otherwise, so that a lost member's rank is taken over and nobody else moves. A slot that announced and plays no rank
+is a spare. Pure, and on the agent's start path.
+"""
+
+from __future__ import annotations
+
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SLOTS_MAX: Final = 5_000  # n of a group with spares; the text stays below 6 kB
+EXCHANGES_MAX: Final = 500  # ranks that another slot plays; with more of them lost at once the barrier waits
+
+
+@record
+class Sizes:
+    """How many members a group may have.
+
+    Args:
+        least: 1 <= least <= most.
+        most: at most the number of slots.
+        step: sizes are most, most - step, and so on down to least.
+    """
+
+    least: int
+    most: int
+    step: int = 1
+
+    def fit(self, available: int) -> int:
+        """Return the largest size for so many slots; 0 for none."""
+        size = self.most - self.step * max(0, -(-(self.most - available) // self.step))
+        return size if size >= self.least else 0
+
+
+@record
+class Members:
+    """Who runs in an epoch.
+
+    Args:
+        epoch: int32 >= 1.
+        size: so many ranks.
+        exchanged: (rank, slot) of each rank that another slot plays, by rank.
+        seen: the version up to which the controller had counted announcements; 0: nobody was counted, and the epoch is
+            skipped.
+    """
+
+    epoch: int
+    size: int
+    exchanged: tuple[tuple[int, int], ...] = ()
+    seen: int = 0
+
+    def rank_of(self, slot: int) -> int | None:
+        """Return the rank that a slot plays; None for a spare. O(exchanged)."""
+        for rank, player in self.exchanged:
+            if player == slot:
+                return rank
+        is_away = any(rank == slot for rank, _ in self.exchanged)
+        return slot if slot < self.size and not is_away else None
+
+    def slots(self) -> list[int]:
+        """Return the slot of each rank."""
+        slots = list(range(self.size))
+        for rank, slot in self.exchanged:
+            slots[rank] = slot
+        return slots
+
+    def is_sound(self) -> bool:
+        """Say whether each rank is played by one slot, and no slot plays two."""
+        ranks = [rank for rank, _ in self.exchanged]
+        slots = self.slots() if all(rank < self.size for rank in ranks) else [0, 0]
+        return len(set(slots)) == len(slots) and ranks == sorted(set(ranks))
+
+
+def members_of(epoch: int, slots: list[int], seen: int) -> Members:
+    """Return the members of which `slots[r]` plays rank r."""
+    exchanged = tuple((rank, slot) for rank, slot in enumerate(slots) if rank != slot)
+    return Members(epoch, len(slots), exchanged, seen)
+
+
+def no_cost(rank: int, slot: int) -> int:  # noqa: ARG001 - the form of every cost
+    """Give every slot the same cost."""
+    return 0
+
+
+def choose(
+    arrived: Iterable[int],
+    before: Members,
+    size: int,
+    avoided: frozenset[int] = frozenset(),
+    cost: Callable[[int, int], int] = no_cost,
+) -> list[int] | None:
+    """Choose the slot of each rank; None where more than EXCHANGES_MAX ranks would be exchanged.
+
+    Who played a rank keeps it. One that is lost, or played by a slot that is to be avoided, goes to a spare. An avoided
+    slot plays on where no other one is left.
+
+    Args:
+        arrived: slots that may be members, at least `size` of them.
+        before: the members of the epoch before.
+        size: so many ranks.
+        avoided: slots on nodes that Pods leave.
+        cost: of giving a rank to a slot, for instance 1 where that slot is in another domain; the least is taken.
+    """
+    here, was = set(arrived), before.slots()
+    played = set(was)
+    owners = was[:size] + list(range(len(was), size))
+    found = {rank: slot for rank, slot in enumerate(was[:size]) if slot in here and slot not in avoided}
+    free = here.difference(found.values())
+    # Lost ranks first: where the spares are too few, it is the avoided players that keep theirs.
+    for rank in sorted(set(range(size)).difference(found), key=lambda rank: owners[rank] in here):
+        own = owners[rank]
+        prices = {slot: (slot in avoided, cost(rank, slot), slot not in played, slot != own, slot) for slot in free}
+        found[rank] = min(free, key=prices.__getitem__)
+        free.remove(found[rank])
+    slots = [found[rank] for rank in range(size)]
+    if _exchanges(slots) > EXCHANGES_MAX:
+        others = iter([slot for slot in slots if slot >= size])
+        chosen = set(slots)
+        slots = [rank if rank in chosen else next(others) for rank in range(size)]
+    return slots if _exchanges(slots) <= EXCHANGES_MAX else None
+
+
+def _exchanges(slots: list[int]) -> int:
+    return sum(rank != slot for rank, slot in enumerate(slots))
