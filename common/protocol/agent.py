@@ -9,6 +9,9 @@ outcome says so.
 Safety rests on three lines: a Pod never announces from a view that may be older than its own last announcement, or
 from a status that lost what it had reached (`is_fresh`), never lifts before the server accepted its announcement
 (ANNOUNCING has no way to LIFTED but through `Accepted`), and DEPRECATED beats SYNCED (right after a failure both hold).
+
+In a group with spares (`common.protocol.members`) there is a fourth one: it lifts only by a list of the members of S in
+which its slot plays a rank, and in which its own announcement was counted.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.members import Members
 
 
 class AgentPhase(Enum):
@@ -43,6 +47,8 @@ class Verdict(Enum):
     SYNCED = "synced"  # e == S
     PASSED = "passed"  # e < S: the group moved on without this Pod
     PENDING = "pending"  # e > S: not everybody is here
+    UNREAD = "unread"  # e == S in a group with spares, and the view does not say who the members of S are
+    SPARE = "spare"  # e == S, and this Pod is no member of S
     FENCED = "fenced"  # no view's verdict: nobody knows whether e is over, and the lease is (`common.protocol.lease`)
 
 
@@ -55,19 +61,22 @@ class View:
         deprecated: D, int32 >= 0.
         in_place: the strategy is InPlaceRestart and the disable annotation is absent.
         consistent: read at, or after, a consistent read made since this process started.
+        members: in a group with spares; None where there are none that can be read.
     """
 
     synced: int
     deprecated: int
     in_place: bool = True
     consistent: bool = False
+    members: Members | None = None
 
 
 @record
 class Accepted:
-    """The server stored the announcement."""
+    """The server stored the announcement; `version` is the Pod's then, as a number. Only groups with spares ask it."""
 
     epoch: int
+    version: int = 0
 
 
 @record
@@ -135,6 +144,8 @@ TRANSITIONS: Final[Mapping[AgentPhase, Mapping[Verdict, AgentPhase]]] = {
         Verdict.SYNCED: AgentPhase.ANNOUNCING,
         Verdict.PASSED: AgentPhase.ANNOUNCING,
         Verdict.PENDING: AgentPhase.ANNOUNCING,
+        Verdict.UNREAD: AgentPhase.ANNOUNCING,
+        Verdict.SPARE: AgentPhase.ANNOUNCING,
     },
     AgentPhase.WAITING: {
         Verdict.BYPASS: AgentPhase.BYPASSED,
@@ -142,12 +153,17 @@ TRANSITIONS: Final[Mapping[AgentPhase, Mapping[Verdict, AgentPhase]]] = {
         Verdict.SYNCED: AgentPhase.LIFTED,
         Verdict.PASSED: AgentPhase.RESTARTING,
         Verdict.PENDING: AgentPhase.WAITING,
+        Verdict.UNREAD: AgentPhase.WAITING,
+        Verdict.SPARE: AgentPhase.ANNOUNCING,  # the next epoch: nothing of this one runs here
     },
     AgentPhase.LIFTED: {
         Verdict.BYPASS: AgentPhase.LIFTED,
         Verdict.DEPRECATED: AgentPhase.RESTARTING,
         Verdict.SYNCED: AgentPhase.LIFTED,
         Verdict.PASSED: AgentPhase.RESTARTING,
+        # The members of an epoch stay: what seems to take them back says nothing.
+        Verdict.UNREAD: AgentPhase.LIFTED,
+        Verdict.SPARE: AgentPhase.LIFTED,
     },
 }
 TERMINAL: Final = frozenset({AgentPhase.RESTARTING, AgentPhase.EXHAUSTED})
@@ -160,6 +176,8 @@ class AgentState:
     Args:
         previous: the last epoch this Pod announced, int32 >= 1; None when unknown (a new or replaced Pod).
         reached: an S that this Pod kept as certain: where its worker ran, or from which it chose; 0 for none.
+        slot: this Pod's number in a group with spares; None in a group without.
+        accepted: the version of the Pod when `epoch` was first accepted; 0 before that.
         epoch: the epoch chosen by this process; 0 before it chose.
         view: the newest of everything seen (S and D never decrease, so a stale view cannot take back a fresh one).
     """
@@ -170,6 +188,8 @@ class AgentState:
     view: View | None = None
     reached: int = 0
     leased: bool = True
+    slot: int | None = None
+    accepted: int = 0
 
 
 def step(state: AgentState, event: Event | Lease) -> tuple[AgentState, tuple[Action, ...]]:
@@ -201,7 +221,7 @@ def step(state: AgentState, event: Event | Lease) -> tuple[AgentState, tuple[Act
         raise InvariantError(f"outcome {event!r} in phase {state.phase.value} with epoch {state.epoch}")
     waiting = replace(state, phase=AgentPhase.WAITING)
     if isinstance(event, Accepted):
-        return _settle(waiting)
+        return _settle(replace(waiting, accepted=state.accepted or event.version))
     if judge(state.epoch, _seen(state)) in (Verdict.DEPRECATED, Verdict.PASSED):
         return _settle(waiting)
     return state, (Announce(state.epoch),)
@@ -227,13 +247,30 @@ def judge(epoch: int, view: View) -> Verdict:
     return Verdict.PENDING
 
 
+def judge_state(state: AgentState) -> Verdict:
+    """Say what the newest view means for this Pod; in a group with spares SYNCED is for members that were counted.
+
+    Another Pod of this slot may have announced this epoch before, and be the member: then the newer announcement, this
+    one's, is newer than all that were counted.
+    """
+    view = _seen(state)
+    verdict = judge(state.epoch, view)
+    if verdict is not Verdict.SYNCED or state.slot is None:
+        return verdict
+    if view.members is None or view.members.epoch != view.synced:
+        return Verdict.UNREAD
+    is_counted = 0 < state.accepted <= view.members.seen
+    return Verdict.SYNCED if is_counted and view.members.rank_of(state.slot) is not None else Verdict.SPARE
+
+
 def is_fresh(view: View, previous: int | None, reached: int = 0) -> bool:
     """Say whether an epoch may be chosen from `view`.
 
-    The group cannot have synced past this Pod, so a view with S >= `previous` shows every sync this Pod took part in.
-    Any other cheap view may be older than the running epoch, which a restarted worker must not join. A consistent view
-    with S < `reached` shows that the status was lost: the controller finds S again in what Pods announced before,
-    this one too, so this Pod says nothing until then. docs/adr/0007
+    A group without spares cannot have synced past this Pod, and one with spares only past a Pod that is no member. So a
+    view with S >= `previous` shows every sync this Pod took part in. Any other cheap view may be older than the running
+    epoch, which a restarted worker must not join. A consistent view with S < `reached` shows that the status was lost:
+    the controller finds S again in what Pods announced before, this one too, so this Pod says nothing until then.
+    docs/adr/0007
     """
     if previous is not None and view.synced >= previous:
         return True
@@ -251,19 +288,21 @@ def _choose(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     if view.synced >= INT32_MAX:
         return replace(state, phase=AgentPhase.EXHAUSTED), (GiveUp(view.synced),)
     epoch = view.synced + 1
-    return replace(state, phase=AgentPhase.ANNOUNCING, epoch=epoch), (Announce(epoch),)
+    return replace(state, phase=AgentPhase.ANNOUNCING, epoch=epoch, accepted=0), (Announce(epoch),)
 
 
 def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     """Move along TRANSITIONS by the verdict of the newest view."""
     if state.phase is AgentPhase.BYPASSED:
         return state, ()
-    verdict = judge(state.epoch, _seen(state))
+    verdict = judge_state(state)
     phase = TRANSITIONS[state.phase].get(verdict)
     if phase is None:
         raise InvariantError(f"verdict {verdict.value} in phase {state.phase.value}: {state!r}")
     if phase is state.phase or (phase is AgentPhase.LIFTED and not state.leased):
         return state, ()
+    if phase is AgentPhase.ANNOUNCING:
+        return _choose(replace(state, previous=state.epoch))
     return replace(state, phase=phase), _entering(phase, state.epoch, verdict)
 
 
@@ -284,11 +323,14 @@ def newest(old: View | None, new: View) -> View:
     """Fold a view into what is known: epochs only grow, and once consistent, later events of the stream are too."""
     if old is None:
         return new
+    synced = max(old.synced, new.synced)
+    of_s = (each.members for each in (old, new) if each.members is not None and each.members.epoch == synced)
     return View(
-        synced=max(old.synced, new.synced),
+        synced=synced,
         deprecated=max(old.deprecated, new.deprecated),
         in_place=new.in_place,
         consistent=new.consistent,
+        members=next(of_s, None),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inplace.common.protocol.members import Members
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -15,6 +17,7 @@ class Decision:
         restarts: counted group restarts so far, this decision's included.
         exceeded: more restarts than allowed were announced; the JobSet must fail, and S and D stay.
         recreate: (replicatedJob, job index) whose Pods completed and so cannot restart in place.
+        members: of `synced` in a group with spares, for the same write; None where nobody knows them.
     """
 
     synced: int
@@ -22,6 +25,7 @@ class Decision:
     restarts: int = 0
     exceeded: bool = False
     recreate: frozenset[tuple[str, int]] = frozenset()
+    members: Members | None = None
 
 
 @dataclass(frozen=True, slots=True)

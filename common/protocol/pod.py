@@ -344,7 +344,8 @@ def _begin_again(state: PodState) -> Step:
     view = state.agent.view
     if view is None:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
-    agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached, leased=state.agent.leased)
+    old = state.agent
+    agent = AgentState(previous=old.epoch, reached=old.reached, leased=old.leased, slot=old.slot)
     # Consistent is relative to the machine's beginning, and this one begins now.
     state = replace(state, report=ReportState())
     return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))

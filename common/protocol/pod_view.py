@@ -44,6 +44,8 @@ class PodView:
         name: for messages.
         given_up: Kubernetes deletes it because nobody hears of its node, and its worker ends by itself: it comes back
             in no epoch after this one.
+        version: of the Pod as this event showed it, as a number >= 1; asked in groups with spares alone, as is `ran`.
+        ran: the last epoch in which this Pod started a worker, as its agent told with `epoch`; 0 for none.
     """
 
     uid: str
@@ -54,3 +56,5 @@ class PodView:
     name: str = ""
     failed_epoch: int | None = None
     given_up: bool = False
+    version: int = 0
+    ran: int = 0

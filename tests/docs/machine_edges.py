@@ -8,24 +8,31 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from inplace.common.bare.record import replace
 from inplace.common.protocol import agent, failure_report, guard
 from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, View
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
+from inplace.common.protocol.members import Members
 from inplace.common.protocol.pod import PodState, WorkerLife
 
 FINAL_CODE: Final = 3
 SIGUSR1: Final = 10  # stands for any signal that asks nobody to end
 GUARD_PHASES: Final = (WAITING, RUNNING, HALTING, ENDING, STOPPING, GONE)
 # Small epochs, and the last one. Other epochs add no edges: a machine only compares epochs and adds one.
-VIEWS: Final = [
+COUNTED: Final = 5  # the version up to which announcements are counted
+# In groups with spares slot 0 is a member, and slot 1 a spare.
+WITH_MEMBERS: Final = [View(synced, 0, members=Members(synced, 1, seen=COUNTED)) for synced in (1, 2)]
+VIEWS: Final = WITH_MEMBERS + [
     View(synced, deprecated, in_place, consistent)
     for synced, deprecated in ((0, 0), (1, 0), (2, 0), (2, 2), (INT32_MAX, 2))
     for in_place in (True, False)
     for consistent in (True, False)
 ]
-STARTS: Final = [AgentState(previous=previous, reached=reached) for previous in (None, 1, 2) for reached in (0, 2)]
+STARTS: Final = [AgentState(previous=1, slot=slot) for slot in (0, 1)] + [
+    AgentState(previous=previous, reached=reached) for previous in (None, 1, 2) for reached in (0, 2)
+]
 _WITHOUT: Final = "no lease"
 _AGENTS_OWN: Final = (agent.Announce, agent.TakeConsistentView)
 
@@ -158,7 +165,7 @@ def _agent_events(state: AgentState) -> Iterator[Any]:
     """Yield the possible events of an agent."""
     yield from VIEWS
     if state.phase is AgentPhase.ANNOUNCING:
-        yield from (agent.Accepted(state.epoch), agent.NotAccepted(state.epoch))
+        yield from (agent.Accepted(state.epoch, COUNTED), agent.NotAccepted(state.epoch))
     if state.phase is AgentPhase.WAITING:
         yield agent.StillWaiting()
     if state.phase in (AgentPhase.WAITING, AgentPhase.LIFTED):
@@ -189,7 +196,7 @@ def _asked(state: AgentState, event: Any) -> tuple[str, str]:
         case View():
             view = agent.newest(state.view, event)
             if state.epoch or not view.in_place:
-                verdict = agent.judge(state.epoch, view)
+                verdict = agent.judge_state(replace(state, view=view))
                 return _WITHOUT if verdict is Verdict.SYNCED and not state.leased else "", verdict.value
             return _first(view, state), ""
         case agent.StillWaiting():
@@ -198,7 +205,8 @@ def _asked(state: AgentState, event: Any) -> tuple[str, str]:
             return "lease held" if held else "lease over", ""
     assert state.view is not None
     word = "accepted" if isinstance(event, agent.Accepted) else "refused or reply lost"
-    verdict = agent.judge(state.epoch, state.view)
+    accepted = state.accepted or (event.version if isinstance(event, agent.Accepted) else 0)
+    verdict = agent.judge_state(replace(state, accepted=accepted))
     return f"{word}, {_WITHOUT}" if verdict is Verdict.SYNCED and not state.leased else word, verdict.value
 
 

@@ -38,6 +38,14 @@ verdict. The first verdict of this table that holds wins:
 | passed | e < S: the group moved on without this Pod |
 | pending | e > S: some Pods are not at the barrier yet |
 
+In a group with spares ([ADR 106](adr/0106-members.md)) e == S has three verdicts:
+
+| verdict | holds when |
+|---|---|
+| unread | the view does not say who the members of S are |
+| spare | this Pod's slot plays no rank in S, or its announcement was not counted |
+| synced | its slot plays a rank, and its announcement was counted |
+
 """
 
 _OUTCOMES = """

@@ -1,0 +1,321 @@
+"""
+The controller's ledger of a group with spares: its barrier lifts for some of the slots.
+
+`Ledger` counts Pods; here is what a slot means for the barrier of S + 1, kept up to date in O(1) per Pod event:
+
+    arrived    its only Pod announced S + 1, and nothing of an older epoch may run in it
+    vacant     nothing of it may run: no Pod, one that never announced, or a spare that is late
+    doubted    a Pod of a member went without its end seen, so its worker may still run: neither arrived nor vacant
+    blocking   everything else, and what is doubted
+
+The barrier lifts when no slot blocks and enough have arrived (`Sizes`). Spares decide nothing: what a status is
+decided from are the slots of the members of S. Where nobody knows the members of S, every slot may be one of them.
+
+A version is a resourceVersion as a number. The order of Pod events is that of their versions, so an announcement of a
+version up to `seen` was taken in. Only of announcements older than `since`, a controller's first list, nobody knows
+whether their Pods are still there: the epoch is skipped where a member may be such a double.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from inplace.common.protocol.bounds import INT32_MAX
+from inplace.common.protocol.counters import bump
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.ledger import Ledger, _epoch_of, _may_run, _Record
+from inplace.common.protocol.members import Members, Sizes, choose, members_of, no_cost
+from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.slot import Shape, Slot
+
+
+@dataclass
+class MemberLedger(Ledger):
+    """Counts the Pods of one replicatedJob with one Job; a slot's number is its completion index.
+
+    Args:
+        sizes: how many members there may be.
+        members: of S, as the JobSet shows them; None where it does not.
+        since: from this version on the ledger sees every event: that of the list with which it began.
+    """
+
+    sizes: Sizes = field(default_factory=lambda: Sizes(1, 1))
+    members: Members | None = None
+    since: int = 0
+    _seen: int = 0  # the newest version that was taken in
+    _playing: set[int] = field(default_factory=set)  # slots that may be members of S
+    _arrived: set[int] = field(default_factory=set)
+    _blocking: set[int] = field(default_factory=set)
+    _doubted: set[int] = field(default_factory=set)
+    _lost: set[int] = field(default_factory=set)  # members of S whose Pod is gone
+    _back: set[int] = field(default_factory=set)  # members of S of which a live Pod announced S + 1
+    _done: Counter[int] = field(default_factory=Counter)  # completed Pods, by slot
+    _gone: set[tuple[int, int]] = field(default_factory=set)  # slot and epoch of Pods that announced; no end was seen
+    _trusted: set[int] = field(default_factory=set)  # slots of S whose workers have ended, as was promised
+    _listed: set[str] = field(default_factory=set)  # Pods whose newest announcement may be older than `since`
+
+    def __post_init__(self) -> None:
+        """Begin with no Pod."""
+        self._adopt(self.members)
+
+    def observe(self, pod: PodView) -> bool:
+        """Take in one Pod event; O(1)."""
+        known = self._records.get(pod.uid)
+        before = known.pod.slot if known is not None else pod.slot
+        self._seen = max(self._seen, pod.version)
+        moved = super().observe(pod)
+        if moved:
+            self._weigh(before.completion_index)
+            self._weigh(pod.slot.completion_index)
+        return moved
+
+    def forget(self, uid: str) -> None:
+        """Drop a Pod that is gone; O(1)."""
+        record = self._records.get(uid)
+        super().forget(uid)
+        self._listed.discard(uid)
+        if record is not None:
+            self._weigh(record.pod.slot.completion_index)
+
+    def vanish(self, uid: str) -> None:
+        """Drop a Pod whose object is gone; if its end was not seen, its worker may run, or wait at a barrier. O(1)."""
+        record = self._records.get(uid)
+        if record is not None and _may_run(record):
+            self._note_gone(record)
+        self.forget(uid)
+
+    def fence(self, uid: str) -> None:
+        """Count a Pod that leaves as gone: its worker has ended, and it joins only what it announced BEFORE. O(1)."""
+        super().fence(uid)
+        record = self._records.get(uid)
+        if record is not None and record.fenced:
+            if (record.epoch or 0) > self.synced:
+                self._note_gone(record)
+            self._weigh(record.pod.slot.completion_index)
+
+    def trust(self, number: int) -> None:
+        """Take a slot for one in which no worker of S is left: what its agent promised has passed since D >= S."""
+        self._trusted.add(number)
+        self._weigh(number)
+
+    def relisted(self, version: int) -> None:
+        """Note that events before `version` may have been missed; O(Pods)."""
+        self.since = max(self.since, version)
+        self._listed.update(self._records)
+        self._weigh_all()
+
+    def reshape(self, shape: Shape) -> None:
+        """Expect other slots; O(Pods), once per resize."""
+        super().reshape(shape)
+        self._weigh_all()
+
+    def learn(self, synced: int, deprecated: int, members: Members | None = None) -> None:
+        """Take in the JobSet's status; O(slots) where S grows. An S without members ends."""
+        is_newer = synced > self.synced
+        super().learn(synced, deprecated)
+        if is_newer:
+            self._trusted.clear()
+            self._gone = {(number, epoch) for number, epoch in self._gone if epoch >= synced}
+        of_s = members if members is not None and members.epoch == synced else None
+        if is_newer or (synced == self.synced and of_s != self.members):
+            self._adopt(of_s)
+
+    def decide(
+        self,
+        *,
+        restarts_max: int,
+        uncounted: int = 0,
+        waited: bool = False,
+        avoided: frozenset[int] = frozenset(),
+        cost: Callable[[int, int], int] = no_cost,
+    ) -> Decision:
+        """Say what the status should be now; O(1) while a slot blocks, O(slots) when the barrier lifts.
+
+        Args:
+            restarts_max: spec.failurePolicy.maxRestarts.
+            uncounted: epochs that were not counted restarts.
+            waited: long enough for slots that are missing (`is_short`): fewer members than before may begin.
+            avoided: slots on nodes that Pods leave.
+            cost: of giving a rank to a slot; see `members.choose`.
+        """
+        synced, deprecated = self.synced, self.deprecated
+        if (found := self._find_lost()) is not None:  # who ran in it is lost, too: it is over
+            return Decision(found[0], found[0], max(0, found[0] - 1 - uncounted))
+        broken = self._is_running() and self._is_broken()
+        restarts = max(0, synced + (broken or self._is_restarting()) - 1 - uncounted)
+        if self._is_behind() or self.is_done:
+            return Decision(synced, deprecated, restarts, members=self.members)
+        chosen = self._choose(avoided, cost, waited=waited)
+        is_over = restarts > restarts_max and bool(self._back or chosen) and not self._awaits_the_dead()
+        if is_over or ((broken or self._is_restarting()) and synced == INT32_MAX):
+            return Decision(synced, deprecated, restarts, exceeded=True, members=self.members)
+        if chosen:
+            return self._lift(chosen, restarts)
+        deprecated = synced if broken else deprecated
+        return Decision(synced, deprecated, restarts, recreate=self._to_recreate(), members=self.members)
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether every member of the running epoch completed: nothing restarts any more."""
+        is_known = self._is_running() and self.members is not None
+        return is_known and len(self._done) >= len(self._playing) and self._done.keys() >= self._playing
+
+    @property
+    def is_short(self) -> bool:
+        """Say whether slots are missing for full strength; the caller waits from then on, before `waited`."""
+        return len(self._arrived) + len(self._blocking) < self.sizes.most
+
+    @property
+    def grown(self) -> int:
+        """Return the size that the running group would have after a restart, where that is larger; else 0."""
+        if self.members is None or not self._is_running() or self._is_behind() or self.is_done:
+            return 0
+        size = self.sizes.fit(self.members.size + len(self._arrived - self._playing))
+        return size if size > self.members.size else 0
+
+    @property
+    def doubted(self) -> frozenset[int]:
+        """Return the slots in which a worker of S may run that nobody sees; `trust` ends that."""
+        return frozenset(self._doubted)
+
+    @property
+    def announced(self) -> int:
+        """Return the highest epoch that a live Pod of a member announced; a spare's restarts nobody."""
+        return self.synced + bool(self._back)
+
+    def _is_broken(self) -> bool:
+        """Say whether epoch S must end: a member failed, is lost, or announced the next one, or nobody knows them."""
+        return self.members is None or bool(self._broken or self._lost or self._back)
+
+    def _is_behind(self) -> bool:
+        """Say whether another controller counted in S what this one has not seen: it knows nothing of S."""
+        return self.members is not None and max(self._seen, self.since) < self.members.seen
+
+    def _choose(self, avoided: frozenset[int], cost: Callable[[int, int], int], *, waited: bool) -> list[int] | None:
+        """Return the slot of each rank of the next epoch; None while the barrier waits."""
+        before = self.members or Members(1, self.sizes.most)
+        least = self.sizes.least if waited else min(self.sizes.most, before.size)
+        size = self.sizes.fit(len(self._arrived))
+        if self._blocking or self._ghosts or not size >= least > 0:
+            return None
+        return choose(self._arrived, before, size, avoided, cost)
+
+    def _lift(self, chosen: list[int], restarts: int) -> Decision:
+        """Return the decision that syncs the next epoch, or skips it where a member may have a double."""
+        epoch = self.next_epoch
+        if any(self._may_have_a_double(number) for number in chosen):
+            before = self.members or Members(epoch, self.sizes.most)  # it keeps who plays which rank
+            return Decision(epoch, epoch, restarts, members=Members(epoch, before.size, before.exchanged))
+        seen = max(self._seen, self.since)
+        return Decision(epoch, self.deprecated, restarts, members=members_of(epoch, chosen, seen))
+
+    def _may_have_a_double(self, number: int) -> bool:
+        """Say whether another Pod of a slot may have announced S + 1, and wait at its barrier unseen."""
+        if (number, self.next_epoch) in self._gone:
+            return True
+        pods = self._occupants[self._slot(number)].values()
+        return any(record.pod.uid in self._listed and not self._has_run(record) for record in pods)
+
+    def _has_run(self, record: _Record) -> bool:
+        """Say whether a Pod ran in S: then it alone was its slot's Pod since."""
+        return record.pod.ran == self.synced > 0
+
+    def _is_doubted(self, number: int) -> bool:
+        """Say whether a worker of S may run in a slot unseen. In a skipped epoch none does."""
+        if number not in self._playing or number in self._trusted or number in self._done:
+            return False
+        if self.members is not None and self.members.seen == 0:
+            return False
+        if (number, self.synced) in self._gone:
+            return True
+        is_watched = self.members is not None and self.since <= self.members.seen
+        pods = self._occupants.get(self._slot(number), {}).values()
+        return not is_watched and not any(self._has_run(record) for record in pods)
+
+    def _is_vacant(self, number: int) -> bool:
+        """Say whether nothing of a slot may run that is not doubted."""
+        return all(
+            record.pod.life is PodLife.LIVE
+            and (record.epoch is None or (record.epoch <= self.synced and number not in self._playing))
+            and record.pod.uid not in self._ahead
+            for record in self._occupants.get(self._slot(number), {}).values()
+        )
+
+    def _adopt(self, members: Members | None) -> None:
+        """Take in the members of S, and judge every slot by them."""
+        self.members = members if members is not None and members.epoch == self.synced else None
+        self._weigh_all()
+
+    def _weigh_all(self) -> None:
+        """Judge every slot; O(slots)."""
+        everyone = range(self.shape.size if self.synced else 0)
+        self._playing = set(everyone if self.members is None else self.members.slots())
+        for slots in (self._arrived, self._blocking, self._doubted, self._lost, self._back):
+            slots.clear()
+        for number in self._playing.union(range(self.shape.size)):
+            self._weigh(number)
+
+    def _weigh(self, number: int) -> None:
+        """Judge one slot; O(its Pods)."""
+        pods = self._occupants.get(self._slot(number), {})
+        for slots in (self._arrived, self._blocking, self._doubted, self._lost, self._back):
+            slots.discard(number)
+        if number in self._playing:
+            if number not in self._done and all(record.epoch is None for record in pods.values()):
+                self._lost.add(number)
+            if any(record.epoch == self.next_epoch and record.pod.life is PodLife.LIVE for record in pods.values()):
+                self._back.add(number)
+        if self._is_doubted(number):
+            self._doubted.add(number)
+            self._blocking.add(number)
+        elif _epoch_of(pods) == self.next_epoch:
+            self._arrived.add(number)
+        elif not self._is_vacant(number):
+            self._blocking.add(number)
+
+    def _note_gone(self, record: _Record) -> None:
+        """Note what a Pod had announced of which nobody knows what still runs."""
+        epoch = max(record.epoch or 0, record.pod.epoch or 0)
+        if record.expected and epoch > 0:
+            self._gone.add((record.pod.slot.completion_index, epoch))
+
+    def _find_lost(self) -> tuple[int, int] | None:
+        """Return S and D as Pods prove them where the status lost them: a spare stands one epoch beyond the members.
+
+        A person may have written the annotation of one Pod. At worst that skips one epoch, once.
+        """
+        has_spare = self._slots_ahead[self.next_epoch + 1] > 0 and self._slots_at[self.next_epoch] > 0
+        return super()._find_lost() or ((self.next_epoch, self.next_epoch) if has_spare else None)
+
+    def _to_recreate(self) -> frozenset[tuple[str, int]]:
+        """Name the Job with completed Pods where too few slots are left without them; else spares take their ranks."""
+        is_enough = self.shape.size - len(self._done) >= self.sizes.most
+        return frozenset() if is_enough else super()._to_recreate()
+
+    def _read_announcement(self, record: _Record) -> None:
+        """Believe the highest valid epoch, and note whether somebody saw it come."""
+        before = record.epoch
+        super()._read_announcement(record)
+        if record.epoch != before and record.pod.version > self.since:
+            self._listed.discard(record.pod.uid)
+        elif record.epoch != before:
+            self._listed.add(record.pod.uid)
+
+    def _has_broken(self, record: _Record) -> bool:
+        """Say whether a member's worker of epoch S died."""
+        return record.pod.slot.completion_index in self._playing and super()._has_broken(record)
+
+    def _take_census(self) -> None:
+        """Take none: who announces S late finds that it is not counted, and announces S + 1."""
+
+    def _count(self, record: _Record, sign: int) -> None:
+        """Count one Pod in (+1) or out (-1)."""
+        super()._count(record, sign)
+        if record.expected and record.pod.life is PodLife.SUCCEEDED:
+            bump(self._done, record.pod.slot.completion_index, sign)
+
+    def _slot(self, number: int) -> Slot:
+        """Return a slot by its number."""
+        return Slot(next(iter(self.shape.replicated_jobs), ""), 0, number)

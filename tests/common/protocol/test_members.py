@@ -1,0 +1,142 @@
+"""Who plays which rank, and how many play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.protocol.member_ledger import MemberLedger
+from inplace.common.protocol.members import EXCHANGES_MAX, Members, Sizes, choose, members_of
+from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.slot import Shape, Slot
+
+JOB = "workers"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        (Sizes(2, 2), [0, 0, 2, 2, 2]),
+        (Sizes(1, 3), [0, 1, 2, 3, 3]),
+        (Sizes(1, 4, 2), [0, 0, 2, 2, 4]),
+    ],
+)
+def test_a_size_fits(sizes: Sizes, expected: list[int]) -> None:
+    """The largest size for 0 to 4 slots is the largest one, less a number of steps; below the least there is none."""
+    assert [sizes.fit(available) for available in range(5)] == expected
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> tuple[set[int], Members, int, frozenset[int]]:
+    """Return slots that arrived, a members before, a size, and slots to avoid."""
+    before = draw(st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True))
+    arrived = draw(st.sets(st.integers(0, 12), min_size=1))
+    avoided = draw(st.frozensets(st.integers(0, 12)))
+    return arrived, members_of(1, before, 1), draw(st.integers(1, min(8, len(arrived)))), avoided
+
+
+@given(choices())
+def test_who_plays_a_rank_keeps_it(choice: tuple[set[int], Members, int, frozenset[int]]) -> None:
+    """Each rank has a slot of its own that arrived; who is there and need not be avoided stays; spares go first."""
+    arrived, before, size, avoided = choice
+    slots = choose(arrived, before, size, avoided)
+    assert slots is not None
+    assert len(set(slots)) == size
+    assert set(slots) <= arrived
+    for rank, slot in enumerate(before.slots()[:size]):
+        if slot in arrived - avoided:
+            assert slots[rank] == slot
+    if avoided.intersection(slots):
+        assert not (arrived - avoided).difference(slots)
+
+
+def test_a_slot_nearby_takes_the_rank() -> None:
+    """Of several spares the one of the least cost takes a lost rank; an avoided player gives its rank away."""
+    before = Members(1, 3)
+    assert choose([0, 2, 3, 4], before, 3, cost=lambda rank, slot: abs(slot - 4) + rank) == [0, 4, 2]
+    assert choose([0, 1, 2, 3], before, 3, avoided=frozenset({1})) == [0, 3, 2]
+    assert choose([0, 1, 3], before, 3, avoided=frozenset({1})) == [0, 1, 3]
+
+
+def test_too_many_exchanges_wait() -> None:
+    """Ranks go back to their owners before a members has too many exchanges; with more of them lost, it waits."""
+    swapped = members_of(1, [*range(600, 1200), *range(600)], 1)
+    assert choose(range(1200), swapped, 1200) == list(range(1200))
+    assert choose(range(EXCHANGES_MAX + 1, 1200), Members(1, 600), 600) is None
+
+
+def ledger_of(slots: int, sizes: Sizes) -> MemberLedger:
+    """Return a ledger of new Pods that announced epoch 1."""
+    ledger = MemberLedger(Shape({JOB: (1, slots)}), sizes=sizes)
+    for number in range(slots):
+        ledger.observe(PodView(f"uid-{number}", Slot(JOB, 0, number), 1, version=number + 1))
+    return ledger
+
+
+def test_a_large_group_costs_little() -> None:
+    """5,000 Pods announce, and a decision is asked at each event: with O(slots) at each this would take a minute."""
+    ledger = MemberLedger(Shape({JOB: (1, 5000)}), sizes=Sizes(4000, 4990))
+    for number in range(5000):
+        ledger.observe(PodView(f"uid-{number}", Slot(JOB, 0, number)))
+    for number in range(4989):
+        ledger.observe(PodView(f"uid-{number}", Slot(JOB, 0, number), 1, version=number + 1))
+        assert ledger.decide(restarts_max=0).synced == 0
+    ledger.observe(PodView("uid-4999", Slot(JOB, 0, 4999), 1, version=5000))
+    members = ledger.decide(restarts_max=0).members
+    assert members == Members(1, 4990, ((4989, 4999),), 5000)
+
+
+def test_planned_exchanges_are_the_callers() -> None:
+    """A slot to be avoided plays no rank of the next epoch where a spare is there."""
+    ledger = ledger_of(3, Sizes(2, 2))
+    assert ledger.decide(restarts_max=0, avoided=frozenset({1})).members == Members(1, 2, ((1, 2),), 3)
+
+
+views = st.builds(
+    PodView,
+    st.sampled_from(["uid-0", "uid-1", "uid-2", "uid-3", "uid-4"]),
+    st.builds(Slot, st.just(JOB), st.just(0), st.integers(0, 3)),
+    st.none() | st.integers(1, 4),
+    st.sampled_from(PodLife),
+    version=st.integers(1, 9),
+    ran=st.integers(0, 3),
+)
+uids = st.sampled_from(["uid-0", "uid-1", "uid-2", "uid-3", "uid-4"])
+statuses = st.tuples(
+    st.integers(0, 3), st.integers(0, 3), st.sampled_from([None, [0], [0, 1], [2, 1]]), st.integers(0, 9)
+)
+events = st.one_of(
+    st.tuples(st.just("observe"), views),
+    st.tuples(st.sampled_from(["vanish", "forget", "fence"]), uids),
+    st.tuples(st.just("learn"), statuses),
+    st.tuples(st.sampled_from(["trust", "relisted"]), st.integers(0, 2)),
+)
+
+
+@given(st.lists(events, max_size=30))
+def test_what_is_kept_up_to_date_is_what_is_there(history: list[tuple[str, Any]]) -> None:
+    """After any events each slot is judged as it would be by looking at all Pods; and a decision only grows S and D."""
+    ledger = MemberLedger(Shape({JOB: (1, 3)}), sizes=Sizes(1, 2))
+    for name, value in history:
+        if name == "learn":
+            synced, deprecated, slots, seen = value
+            members = members_of(synced, slots, seen) if slots and synced else None
+            ledger.learn(synced, min(synced, deprecated), members)
+        else:
+            getattr(ledger, name)(value)
+        kept = [set(slots) for slots in judged(ledger)]
+        ledger._weigh_all()
+        assert kept == [set(slots) for slots in judged(ledger)]
+        decision = ledger.decide(restarts_max=9, waited=True)
+        assert ledger.synced <= decision.synced
+        assert ledger.deprecated <= decision.deprecated <= decision.synced
+        if decision.members is not None:
+            assert decision.members.is_sound()
+
+
+def judged(ledger: MemberLedger) -> tuple[set[int], ...]:
+    """Return the slots by what they mean for the barrier."""
+    return ledger._arrived, ledger._blocking, ledger._doubted, ledger._lost, ledger._back
