@@ -11,10 +11,20 @@ from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, NotA
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.member_ledger import MemberLedger
+from inplace.common.protocol.members import Members, Sizes
 from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
-from inplace.common.wire.names import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
+from inplace.common.wire.members import announcement_text, members_text, read_announcement, read_members
+from inplace.common.wire.names import (
+    MEMBER,
+    MEMBERS_FIELD,
+    epoch_annotations,
+    epoch_of_pod,
+    epochs_of_status,
+    status_of_epochs,
+)
 
 JOB: Final = "workers"
 CLEAN_CODE: Final = 88
@@ -38,6 +48,7 @@ class ScriptPod:
     lagging: bool = False  # kubelet does not report this Pod
     ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
     announced: int = 0  # the epoch in its own file, independent of the annotation
+    version: int = 0  # of its object; counted where there are spares
 
 
 @dataclass(slots=True)
@@ -62,6 +73,8 @@ class ScriptCluster:
         self.parallelism = 1
         self.shape = Shape({JOB: (3, 1)})
         self.restarts_max, self.uncounted = 5, 0
+        self.sizes: Sizes | None = None  # how many members; None without spares
+        self.version = 0  # the newest of an object; counted where there are spares
         self.controllers = {"controller": Controller(Ledger(self.shape))}
 
     def _pods(self, names: tuple[str, ...]) -> list[ScriptPod]:
@@ -84,11 +97,33 @@ class ScriptCluster:
     def _view(self, pod: ScriptPod | None, *, consistent: bool = False) -> View:
         if pod is not None and pod.stale is not None:
             return pod.stale
-        return View(*epochs_of_status(self.status), self.in_place, consistent)
+        return View(*epochs_of_status(self.status), self.in_place, consistent, self._members())
+
+    def _members(self) -> Members | None:
+        return read_members(self.status.get(MEMBERS_FIELD))
+
+    def _changed(self, pod: ScriptPod) -> None:
+        self.version += 1
+        pod.version = self.version
+
+    def _new_ledger(self) -> Ledger:
+        """Return the ledger of a controller that begins with a consistent list."""
+        epochs = epochs_of_status(self.status)
+        if self.sizes is None:
+            return Ledger(self.shape, *epochs)
+        self.version += 1  # of the list
+        return MemberLedger(self.shape, *epochs, sizes=self.sizes, members=self._members(), since=self.version)
+
+    def _learn(self, ledger: Ledger) -> None:
+        if isinstance(ledger, MemberLedger):
+            ledger.learn(*epochs_of_status(self.status), self._members())
+        else:
+            ledger.learn(*epochs_of_status(self.status))
 
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
-        pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
+        slot = pod.slot if self.sizes is not None else None
+        pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1), slot=slot)
         if pod.guarded is not None:
             pod.guarded = PodState(pod.agent, restart_code=pod.guarded.restart_code, clean_code=CLEAN_CODE)
         self.spent["watches"] += 1
@@ -119,10 +154,12 @@ class ScriptCluster:
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
             case machine.LiftBarrier() | pod_machine.StartWorker():
+                rank = self._rank_of(pod)
                 pod.ran.append(action.epoch or 0)
                 self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
                 pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
                 self._report(pod)
+                return [] if rank is None else [f"pod {pod.name}: runs as rank {rank}"]
             case machine.RestartInPlace() | machine.GiveUp() | pod_machine.Leave():
                 pod.agent = None
         return []
@@ -132,17 +169,28 @@ class ScriptCluster:
         epoch, pod.on_the_wire = pod.on_the_wire, 0
         if stored:
             pod.annotations = epoch_annotations(epoch)
+            if self.sizes is not None:
+                pod.annotations[MEMBER] = announcement_text(epoch, max((0, *pod.ran)))
+            self._changed(pod)
         if pod.agent is None:
             return []
-        lines = self._step(pod, Accepted(epoch) if answered else NotAccepted(epoch))
+        lines = self._step(pod, Accepted(epoch, pod.version) if answered else NotAccepted(epoch))
         return [line for line in lines if not line.endswith((": waits", ": runs"))]
 
     def _report(self, pod: ScriptPod) -> None:
         if not pod.lagging:
             pod.reported = pod.worker
 
-    def _decide(self, controller: Controller) -> Decision:
-        return controller.ledger.decide(restarts_max=self.restarts_max, uncounted=self.uncounted)
+    def _rank_of(self, pod: ScriptPod) -> int | None:
+        """Return the rank that a Pod's agent has read for it."""
+        view = pod.agent.view if pod.agent is not None else None
+        return None if view is None or view.members is None else view.members.rank_of(pod.slot)
+
+    def _decide(self, controller: Controller, *, waited: bool = False) -> Decision:
+        ledger = controller.ledger
+        if isinstance(ledger, MemberLedger):
+            return ledger.decide(restarts_max=self.restarts_max, uncounted=self.uncounted, waited=waited)
+        return ledger.decide(restarts_max=self.restarts_max, uncounted=self.uncounted)
 
     def _observe(self, controller: Controller, names: tuple[str, ...]) -> list[str]:
         """Feed Pod events to a ledger, as the controller's Pod informer does."""
@@ -150,7 +198,10 @@ class ScriptCluster:
         controller.ledger.reshape(self.shape)
         present = {pod.uid for pod in self.pods.values()}
         for uid in sorted(controller.seen - present) if names else ():
-            controller.ledger.forget(uid)
+            if self.sizes is None:
+                controller.ledger.forget(uid)
+            else:  # these worlds tell a Pod whose end was seen from one that vanished
+                controller.ledger.vanish(uid)
             controller.seen.discard(uid)
         for name in sorted(names):
             pod = self.pods[name]
@@ -159,8 +210,12 @@ class ScriptCluster:
             except RemoteProtocolError as error:
                 lines.append(f"controller: pod {name}: {error}")
                 epoch = None
-            slot = Slot(JOB, *divmod(pod.slot, self.parallelism))
-            controller.ledger.observe(PodView(pod.uid, slot, epoch, pod.life, pod.reported))
+            slot, ran = Slot(JOB, *divmod(pod.slot, self.parallelism)), 0
+            if self.sizes is not None:
+                announced = read_announcement(pod.annotations.get(MEMBER), epoch)
+                epoch, ran = (None, 0) if announced is None else (epoch, announced)
+            view = PodView(pod.uid, slot, epoch, pod.life, pod.reported, version=pod.version, ran=ran)
+            controller.ledger.observe(view)
             controller.seen.add(pod.uid)
         return lines
 
@@ -176,10 +231,15 @@ class ScriptCluster:
             said.append(f"synced={decision.synced}")
         if decision.deprecated > deprecated:
             said.append(f"deprecated={decision.deprecated}")
+        text = None if decision.members is None else members_text(decision.members)
+        if text != self.status.get(MEMBERS_FIELD):
+            said.append(f"members={text}")
         if said:
             self.spent["status writes"] += 1
-            self.status = status_of_epochs(decision.synced, decision.deprecated)
-            controller.ledger.learn(decision.synced, decision.deprecated)
+            self.status = dict[str, Any](status_of_epochs(decision.synced, decision.deprecated))
+            if text is not None:
+                self.status[MEMBERS_FIELD] = text
+            self._learn(controller.ledger)
         said += [f"recreate Job {job}" for _, job in sorted(decision.recreate)]
         return [f"{by}: {', '.join(said) or '-'}"]
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import StillWaiting, View
-from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.member_ledger import MemberLedger
+from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.protocol.slot import Shape
-from inplace.common.wire.names import ATTEMPT, EPOCH, epochs_of_status
+from inplace.common.wire.names import ATTEMPT, EPOCH, MEMBERS_FIELD, epochs_of_status, status_of_epochs
 from tests.common.protocol.script_cluster import CLEAN_CODE, JOB, Controller, ScriptCluster, ScriptPod
 from tests.transcript import Vocabulary
 
@@ -40,6 +41,14 @@ class ScriptWorld(ScriptCluster, Vocabulary):
         self.controllers["controller"].ledger.reshape(self.shape)
         return []
 
+    def do_members(self, sizes: str) -> list[str]:
+        """`members 2`, `members 1-2`: so many of the slots run, the others are spares. `members 2-6/2`: in steps."""
+        least_most, _, step = sizes.partition("/")
+        least, _, most = least_most.partition("-")
+        self.sizes = Sizes(int(least), int(most or least), int(step or 1))
+        self.controllers["controller"] = Controller(self._new_ledger())
+        return []
+
     def do_scale(self, slots: str) -> list[str]:
         """`scale 4`: the spec expects other slots."""
         self.shape = Shape({JOB: (int(slots) // self.parallelism, self.parallelism)})
@@ -53,7 +62,7 @@ class ScriptWorld(ScriptCluster, Vocabulary):
     def do_status(self, **fields: str) -> list[str]:
         """`status`: print it. `status syncedEpoch=3`: somebody else writes it."""
         if fields:
-            self.status = {name: int(value) for name, value in fields.items()}
+            self.status = {name: value if name == MEMBERS_FIELD else int(value) for name, value in fields.items()}
             return []
         return [f"status: {' '.join(f'{name}={value}' for name, value in self.status.items())}"]
 
@@ -215,8 +224,10 @@ class ScriptWorld(ScriptCluster, Vocabulary):
 
     # Controllers.
 
-    def do_reconcile(self, *names: str, by: str = "controller") -> list[str]:
+    def do_reconcile(self, *names: str, by: str = "controller", waited: str = "") -> list[str]:
         """`reconcile`: take in every event, decide, write. `reconcile 0 1`: the events of these Pods alone.
+
+        `reconcile waited=yes`: it has waited for missing slots for long enough.
 
         `reconcile 1 by=old`: the old leader, whose JobSet is as old as its caches; it sees the Pods named.
         """
@@ -224,20 +235,39 @@ class ScriptWorld(ScriptCluster, Vocabulary):
         ledger = controller.ledger
         if by == "controller":
             names = names or tuple(self.pods)
-            ledger.learn(*epochs_of_status(self.status))
+            self._learn(ledger)
         lines = self._observe(controller, names)
-        decision = self._decide(controller)
+        decision = self._decide(controller, waited=waited == "yes")
         is_stale = (ledger.synced, ledger.deprecated) != epochs_of_status(self.status)
         if is_stale and (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated):
             said = f"{by}: conflict on synced={decision.synced} deprecated={decision.deprecated}, decides again"
-            ledger.learn(*epochs_of_status(self.status))
+            self._learn(ledger)
             lines, decision = [*lines, said], self._decide(controller)
         return lines + self._write(controller, decision, by)
 
     def do_crash_controller(self) -> list[str]:
         """`crash-controller`: the next one starts from a consistent list."""
-        self.controllers["controller"] = Controller(Ledger(self.shape, *epochs_of_status(self.status)))
+        self.controllers["controller"] = Controller(self._new_ledger())
         return []
+
+    def do_trust(self, *slots: str) -> list[str]:
+        """`trust 1`: the time has passed in which the worker of a Pod that vanished was to end."""
+        ledger = self.controllers["controller"].ledger
+        assert isinstance(ledger, MemberLedger), "expected `members` before `trust`"
+        for slot in slots:
+            ledger.trust(int(slot))
+        return []
+
+    def do_grow(self) -> list[str]:
+        """`grow`: end the running epoch if the next one would have more members, as the controller does in time."""
+        ledger = self.controllers["controller"].ledger
+        assert isinstance(ledger, MemberLedger), "expected `members` before `grow`"
+        if not (size := ledger.grown):
+            return ["controller: does not grow"]
+        text = self.status[MEMBERS_FIELD]
+        self.status = status_of_epochs(ledger.synced, ledger.synced) | {MEMBERS_FIELD: text}
+        self.uncounted += 1
+        return [f"controller: deprecated={ledger.synced}, for {size} members"]
 
     def do_handover(self) -> list[str]:
         """`handover`: a new leader; the old one does not know, and its caches never change again."""
