@@ -97,8 +97,9 @@ class MemberLedger(Ledger):
 
     def trust(self, number: int) -> None:
         """Take a slot for one in which no worker of S is left: what its agent promised has passed since D >= S."""
-        self._trusted.add(number)
-        self._weigh(number)
+        if not self._is_running():
+            self._trusted.add(number)
+            self._weigh(number)
 
     def relisted(self, version: int) -> None:
         """Note that events before `version` may have been missed; O(Pods)."""
@@ -177,7 +178,7 @@ class MemberLedger(Ledger):
 
     @property
     def doubted(self) -> frozenset[int]:
-        """Return the slots in which a worker of S may run that nobody sees; `trust` ends that."""
+        """Return the slots in which a worker of S may run unseen; `trust` ends that."""
         return frozenset(self._doubted)
 
     @property
@@ -263,7 +264,7 @@ class MemberLedger(Ledger):
         for slots in (self._arrived, self._blocking, self._doubted, self._lost, self._back):
             slots.discard(number)
         if number in self._playing:
-            if number not in self._done and all(record.epoch is None for record in pods.values()):
+            if number not in self._done and not any(record.epoch or record.pod.epoch for record in pods.values()):
                 self._lost.add(number)
             if any(record.epoch == self.next_epoch and record.pod.life is PodLife.LIVE for record in pods.values()):
                 self._back.add(number)
@@ -284,10 +285,11 @@ class MemberLedger(Ledger):
     def _find_lost(self) -> tuple[int, int] | None:
         """Return S and D as Pods prove them where the status lost them: a spare stands one epoch beyond the members.
 
-        A person may have written the annotation of one Pod. At worst that skips one epoch, once.
+        A person may have written that spare's annotation: at a barrier that skips one epoch, once.
         """
-        has_spare = self._slots_ahead[self.next_epoch + 1] > 0 and self._slots_at[self.next_epoch] > 0
-        return super()._find_lost() or ((self.next_epoch, self.next_epoch) if has_spare else None)
+        are_there = bool(self._back) or (self.synced == 0 and bool(self._arrived))
+        is_proven = are_there and self._slots_ahead[self.next_epoch + 1] > 0
+        return super()._find_lost() or ((self.next_epoch, self.next_epoch) if is_proven else None)
 
     def _to_recreate(self) -> frozenset[tuple[str, int]]:
         """Name the Job with completed Pods where too few slots are left without them; else spares take their ranks."""

@@ -49,7 +49,8 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.p
 * A Job is deleted with its UID as precondition.
 * A controller sees the events of one slot's Pods in their order, and decides from no half of a list.
 
-Escalation has a world of its own (`tests.model.escalations`): windows, steps, the clock, changes of leader; with nodes
+Groups with spares have a world of their own (`tests.model.members`): there a restart of a Pod's containers is one move.
+Escalation has one (`tests.model.escalations`): windows, steps, the clock, changes of leader; with nodes
 in it, Jobs leave bad domains (`tests.model.bad_domains`). So have restarts in vain, which wait (`tests.model.pacing`):
 when, for how long, and by whose clock.
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from tests.model.configurations import FULL, QUICK
+from tests.model.members import MEMBERS_FULL, MEMBERS_QUICK
 from tests.model.report import run_bugs, run_configurations
 from tests.planted.checked import CHECKED
 
@@ -15,7 +16,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small bounds, under a minute")
     quick: bool = parser.parse_args().quick
-    results = run_configurations(QUICK if quick else FULL)
+    results = run_configurations(QUICK if quick else FULL, MEMBERS_QUICK if quick else MEMBERS_FULL)
     bugs = run_bugs([bug for bug in CHECKED if not (quick and bug.slow)])
     broken = [result for result in results if result.rule]
     missed = [name for name, result in bugs.items() if not result.rule]

@@ -18,6 +18,7 @@ from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
+from tests.model.members import MEMBERS_QUICK, MembersConfig, explore_members
 from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
@@ -33,6 +34,16 @@ SHAPE = Shape({"a": (2, 2)})
 def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
     """Every state within these bounds keeps every rule, and can come together without a further fault."""
     result = explore(config)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", MEMBERS_QUICK, ids=str)
+def test_no_reachable_state_of_a_group_with_spares_breaks_a_rule(config: MembersConfig) -> None:
+    """Each epoch has its ranks once, only members that were counted run, and no spare restarts anybody."""
+    result = explore_members(config)
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
