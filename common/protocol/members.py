@@ -34,7 +34,8 @@ class Sizes:
 
     def fit(self, available: int) -> int:
         """Return the largest size for so many slots; 0 for none."""
-        size = self.most - self.step * max(0, -(-(self.most - available) // self.step))
+        missing = max(0, self.most - available)
+        size = self.most - self.step * -(-missing // self.step)  # so many steps, rounded up
         return size if size >= self.least else 0
 
 

@@ -16,6 +16,9 @@ which `tests.model.world` explores every part, is one move: the worker ends, and
 * A person may take the members out of the status (`stripped`), or lose the status (`lost`).
 * Versions are numbered anew in every state: only their order counts.
 
+Not modelled: an old leader whose caches move on, a PATCH that outlives its agent (`tests.model.world` has both), an
+announcement of a Pod that LEAVES, lease timing (`tests.model.promises`), scopes.
+
 Every fault costs one of `faults`. That a barrier waits no longer for missing slots costs nothing and may come at any
 time; that a group grows is a fault, because it is a restart without need.
 """
