@@ -758,6 +758,7 @@ MEMBERS_QUICK: Final = (
 )
 # The largest first, so that two processes finish at about the same time.
 MEMBERS_FULL: Final = (
+    _explored(_THREE, "delete grow", sizes=Sizes(1, 2), is_patient=False, absent=frozenset({1})),
     _explored(_TWO, "force handover", lag=2),
     _explored(_THREE, "worker delete success", restarts_max=1),
     _explored(_THREE, "worker controller stripped lost", stale=1),
