@@ -259,7 +259,7 @@ def judge_state(state: AgentState) -> Verdict:
         return verdict
     if view.members is None or view.members.epoch != view.synced:
         return Verdict.UNREAD
-    is_counted = 0 < state.accepted <= view.members.seen
+    is_counted = 0 < state.accepted <= view.members.seen and not view.members.skipped
     return Verdict.SYNCED if is_counted and view.members.rank_of(state.slot) is not None else Verdict.SPARE
 
 

@@ -12,8 +12,9 @@ The barrier lifts when no slot blocks and enough have arrived (`Sizes`). Spares 
 decided from are the slots of the members of S. Where nobody knows the members of S, every slot may be one of them.
 
 A version is a resourceVersion as a number. The order of Pod events is that of their versions, so an announcement of a
-version up to `seen` was taken in. Only of announcements older than `since`, a controller's first list, nobody knows
-whether their Pods are still there: the epoch is skipped where a member may be such a double.
+version up to `seen` was taken in. But a Pod that announced S + 1 and went before `since`, a controller's first list, is
+unknown, and may wait at the barrier beside its replacement. Where a member may have such a double, the epoch is
+skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class MemberLedger(Ledger):
     Args:
         sizes: how many members there may be.
         members: of S, as the JobSet shows them; None where it does not.
-        since: from this version on the ledger sees every event: that of the list with which it began.
+        since: from this version on the ledger sees every event: that of the list with which it began. 0: from the first
+            Pod on.
     """
 
     sizes: Sizes = field(default_factory=lambda: Sizes(1, 1))
@@ -54,7 +56,6 @@ class MemberLedger(Ledger):
     _done: Counter[int] = field(default_factory=Counter)  # completed Pods, by slot
     _gone: set[tuple[int, int]] = field(default_factory=set)  # slot and epoch of Pods that announced; no end was seen
     _trusted: set[int] = field(default_factory=set)  # slots of S whose workers have ended, as was promised
-    _listed: set[str] = field(default_factory=set)  # Pods whose newest announcement may be older than `since`
 
     def __post_init__(self) -> None:
         """Begin with no Pod."""
@@ -75,7 +76,6 @@ class MemberLedger(Ledger):
         """Drop a Pod that is gone; O(1)."""
         record = self._records.get(uid)
         super().forget(uid)
-        self._listed.discard(uid)
         if record is not None:
             self._weigh(record.pod.slot.completion_index)
 
@@ -102,9 +102,8 @@ class MemberLedger(Ledger):
             self._weigh(number)
 
     def relisted(self, version: int) -> None:
-        """Note that events before `version` may have been missed; O(Pods)."""
+        """Note that events before `version` may have been missed; O(slots)."""
         self.since = max(self.since, version)
-        self._listed.update(self._records)
         self._weigh_all()
 
     def reshape(self, shape: Shape) -> None:
@@ -205,35 +204,35 @@ class MemberLedger(Ledger):
 
     def _lift(self, chosen: list[int], restarts: int) -> Decision:
         """Return the decision that syncs the next epoch, or skips it where a member may have a double."""
-        epoch = self.next_epoch
+        epoch, seen = self.next_epoch, max(self._seen, self.since)
         if any(self._may_have_a_double(number) for number in chosen):
             before = self.members or Members(epoch, self.sizes.most)  # it keeps who plays which rank
-            return Decision(epoch, epoch, restarts, members=Members(epoch, before.size, before.exchanged))
-        seen = max(self._seen, self.since)
+            skipped = Members(epoch, before.size, before.exchanged, seen, skipped=True)
+            return Decision(epoch, epoch, restarts, members=skipped)
         return Decision(epoch, self.deprecated, restarts, members=members_of(epoch, chosen, seen))
 
     def _may_have_a_double(self, number: int) -> bool:
         """Say whether another Pod of a slot may have announced S + 1, and wait at its barrier unseen."""
-        if (number, self.next_epoch) in self._gone:
-            return True
-        pods = self._occupants[self._slot(number)].values()
-        return any(record.pod.uid in self._listed and not self._has_run(record) for record in pods)
+        return (number, self.next_epoch) in self._gone or not (self._is_watched() or self._has_run(number))
 
-    def _has_run(self, record: _Record) -> bool:
-        """Say whether a Pod ran in S: then it alone was its slot's Pod since."""
-        return record.pod.ran == self.synced > 0
+    def _is_watched(self) -> bool:
+        """Say whether this ledger saw every event since S was synced."""
+        if self.members is None:
+            return self.synced == self.since == 0
+        return self.since <= self.members.seen
+
+    def _has_run(self, number: int) -> bool:
+        """Say whether a Pod of a slot ran in S: then it alone was its slot's Pod since."""
+        pods = self._occupants.get(self._slot(number), {}).values()
+        return any(record.pod.ran == self.synced > 0 for record in pods)
 
     def _is_doubted(self, number: int) -> bool:
-        """Say whether a worker of S may run in a slot unseen. In a skipped epoch none does."""
+        """Say whether a worker of S may run in a slot unseen."""
         if number not in self._playing or number in self._trusted or number in self._done:
             return False
-        if self.members is not None and self.members.seen == 0:
+        if self.members is not None and self.members.skipped:
             return False
-        if (number, self.synced) in self._gone:
-            return True
-        is_watched = self.members is not None and self.since <= self.members.seen
-        pods = self._occupants.get(self._slot(number), {}).values()
-        return not is_watched and not any(self._has_run(record) for record in pods)
+        return (number, self.synced) in self._gone or not (self._is_watched() or self._has_run(number))
 
     def _is_vacant(self, number: int) -> bool:
         """Say whether nothing of a slot may run that is not doubted."""
@@ -295,15 +294,6 @@ class MemberLedger(Ledger):
         """Name the Job with completed Pods where too few slots are left without them; else spares take their ranks."""
         is_enough = self.shape.size - len(self._done) >= self.sizes.most
         return frozenset() if is_enough else super()._to_recreate()
-
-    def _read_announcement(self, record: _Record) -> None:
-        """Believe the highest valid epoch, and note whether somebody saw it come."""
-        before = record.epoch
-        super()._read_announcement(record)
-        if record.epoch != before and record.pod.version > self.since:
-            self._listed.discard(record.pod.uid)
-        elif record.epoch != before:
-            self._listed.add(record.pod.uid)
 
     def _has_broken(self, record: _Record) -> bool:
         """Say whether a member's worker of epoch S died."""

@@ -47,14 +47,15 @@ class Members:
         epoch: int32 >= 1.
         size: so many ranks.
         exchanged: (rank, slot) of each rank that another slot plays, by rank.
-        seen: the version up to which the controller had counted announcements; 0: nobody was counted, and the epoch is
-            skipped.
+        seen: the version up to which the controller had taken in announcements.
+        skipped: it counted none of them: nobody runs in this epoch, and the ranks are those of the one before.
     """
 
     epoch: int
     size: int
     exchanged: tuple[tuple[int, int], ...] = ()
     seen: int = 0
+    skipped: bool = False
 
     def rank_of(self, slot: int) -> int | None:
         """Return the rank that a slot plays; None for a spare. O(exchanged)."""

@@ -1,14 +1,14 @@
 """
 The texts of a group with spares: the members in a status, and what an agent adds to its announcement.
 
-    members      = "v1,epoch=" epoch ",size=" size *( "," rank "=" slot ) ",seen=" version
+    members      = "v1,epoch=" epoch ",size=" size *( "," rank "=" slot ) "," ( "seen" / "skipped" ) "=" version
     announcement = "v1,epoch=" epoch ",ran=" epoch
 
     epoch   = 1 to 2147483647; of ran, 0 for none
     size    = 1 to 5000: ranks 0 to size - 1
     rank    = one that another slot plays than that of its own number, in their order, at most 500 of them
     slot    = 0 to 4999
-    version = a resourceVersion, 0 to 2^64 - 1: announcements up to it were counted; 0: the epoch is skipped
+    version = a resourceVersion, 0 to 2^64 - 1: announcements up to it were counted, or the epoch is skipped
 
     v1,epoch=7,size=8,3=9,seen=1284100
 
@@ -34,6 +34,7 @@ _READERS: Final = {
     "epoch": whole(1, INT32_MAX),
     "size": whole(1, SLOTS_MAX),
     "seen": whole(0, _VERSION_MAX),
+    "skipped": whole(0, _VERSION_MAX),
     "ran": whole(0, INT32_MAX),
 }
 _RANK: Final = whole(0, SLOTS_MAX - 1)
@@ -42,7 +43,8 @@ _RANK: Final = whole(0, SLOTS_MAX - 1)
 def members_text(members: Members) -> str:
     """Return the status field's value."""
     exchanged = "".join(f",{rank}={slot}" for rank, slot in members.exchanged)
-    return f"{VERSION},epoch={members.epoch},size={members.size}{exchanged},seen={members.seen}"
+    seen = f"{'skipped' if members.skipped else 'seen'}={members.seen}"
+    return f"{VERSION},epoch={members.epoch},size={members.size}{exchanged},{seen}"
 
 
 def read_members(text: object) -> Members | None:
@@ -53,11 +55,13 @@ def read_members(text: object) -> Members | None:
     if len(names) > EXCHANGES_MAX or None in map(_RANK, names):
         return None
     readers = {**_READERS, **dict.fromkeys(names, _RANK)}
-    read = read_parts(text, readers, (("epoch", "size", *names, "seen"),), MEMBERS_BYTES_MAX)
+    orders = [("epoch", "size", *names, last) for last in ("seen", "skipped")]
+    read = read_parts(text, readers, orders, MEMBERS_BYTES_MAX)
     if read is None:
         return None
     exchanged = tuple((int(name), read[name]) for name in names)
-    members = Members(read["epoch"], read["size"], exchanged, read["seen"])
+    seen = read["skipped"] if "skipped" in read else read["seen"]
+    members = Members(read["epoch"], read["size"], exchanged, seen, skipped="skipped" in read)
     return members if members.is_sound() else None
 
 

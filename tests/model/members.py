@@ -177,7 +177,6 @@ OWN: Final = (
     "_done",
     "_gone",
     "_trusted",
-    "_listed",
 )
 _OTHERS: Final = ("sizes", "members", "since", "_seen")
 

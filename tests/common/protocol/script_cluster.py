@@ -111,8 +111,10 @@ class ScriptCluster:
         epochs = epochs_of_status(self.status)
         if self.sizes is None:
             return Ledger(self.shape, *epochs)
-        self.version += 1  # of the list
-        return MemberLedger(self.shape, *epochs, sizes=self.sizes, members=self._members(), since=self.version)
+        if self.pods:
+            self.version += 1  # of the list
+        since = self.version if self.pods else 0
+        return MemberLedger(self.shape, *epochs, sizes=self.sizes, members=self._members(), since=since)
 
     def _learn(self, ledger: Ledger) -> None:
         if isinstance(ledger, MemberLedger):
