@@ -38,7 +38,7 @@ verdict. The first verdict of this table that holds wins:
 | passed | e < S: the group moved on without this Pod |
 | pending | e > S: some Pods are not at the barrier yet |
 
-In a group with spares ([ADR 106](adr/0106-members.md)) e == S has three verdicts:
+In a group with spares ([ADR 107](adr/0107-members.md)) e == S has three verdicts:
 
 | verdict | holds when |
 |---|---|

@@ -9,10 +9,11 @@ from tests.planted.bug import Bug
 from tests.planted.escalations import ESCALATION_BUGS
 from tests.planted.fences import FENCE_BUGS
 from tests.planted.machines import MACHINE_BUGS
+from tests.planted.members import MEMBER_BUGS
 from tests.planted.pacing import PACING_BUGS
 from tests.planted.protocol import LIMITS, PROTOCOL
 
 CHECKED: Final[tuple[Bug, ...]] = (
     *(bug for bug in (*PROTOCOL, *LIMITS) if bug.worlds),
-    *(*MACHINE_BUGS, *FENCE_BUGS, *ESCALATION_BUGS, *BAD_DOMAIN_BUGS, *PACING_BUGS),
+    *(*MACHINE_BUGS, *FENCE_BUGS, *ESCALATION_BUGS, *BAD_DOMAIN_BUGS, *PACING_BUGS, *MEMBER_BUGS),
 )

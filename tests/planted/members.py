@@ -15,10 +15,10 @@ from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.pod_view import PodLife
 from inplace.common.wire.members import read_announcement
-from tests.mistakes.mistake import Mistake, instead_of
-from tests.model.bug import Bug
 from tests.model.configurations import kinds
 from tests.model.members import MembersConfig, explore_members
+from tests.planted.bug import checked
+from tests.planted.mistake import Mistake, instead_of
 
 Asking = Callable[..., bool]
 
@@ -106,86 +106,86 @@ _LATE: Final = {"is_first": True}
 _TWO: Final = {"slots": 2, "sizes": Sizes(1, 1)}  # a member and a spare
 
 MEMBER_BUGS: Final = (
-    Bug(
+    checked(
         "members: a spare's announcement restarts the group",
         _shown_by(0, ""),
         instead_of(MemberLedger._is_broken, lambda original, self: original(self) or bool(self._arrived)),
     ),
-    Bug(
+    checked(
         "members: an epoch is skipped while another runs", _FORCED, instead_of(MemberLedger.decide, _skips_for_a_spare)
     ),
-    Bug(
+    checked(
         "members: an announcement that was not counted lifts",
         _shown_by(1, "force", lag=3, **_LATE, **_TWO),
         _in_verdict(_counts_all),
     ),
-    Bug("members: a Pod that vanished leaves no doubt", _FORCED, instead_of(MemberLedger._note_gone, _forgets)),
-    Bug(
+    checked("members: a Pod that vanished leaves no doubt", _FORCED, instead_of(MemberLedger._note_gone, _forgets)),
+    checked(
         "members: a new controller has no doubts",
         _shown_by(2, "force controller", **_TWO),
         instead_of(MemberLedger._is_doubted, _believes_its_list),
     ),
-    Bug(
+    checked(
         "members: a double at the barrier is not skipped",
         _shown_by(2, "force worker", **_TWO),
         instead_of(MemberLedger._may_have_a_double, lambda original, self, number: False),
     ),
-    Bug(
+    checked(
         "members: a new controller knows of no doubles",
         _shown_by(2, "force controller", **_LATE, **_TWO),
         instead_of(MemberLedger._may_have_a_double, _believes_its_list),
         slow=True,
     ),
-    Bug(
+    checked(
         "members: a lost member restarts nobody",
         _shown_by(1, "delete", silent=frozenset({0})),
         instead_of(MemberLedger._is_broken, lambda original, self: self._lost.clear() or original(self)),
     ),
-    Bug(
+    checked(
         "members: a lost member whose next Pod is pending restarts nobody",
         _shown_by(1, "delete", silent=frozenset({0})),
         instead_of(MemberLedger._is_broken, _is_gone_only_if_empty),
     ),
-    Bug(
+    checked(
         "members: a spare that announces late restarts the group",
         _shown_by(0, "", **_LATE),
         instead_of(MemberLedger._is_broken, _sees_intruders),
     ),
-    Bug(
+    checked(
         "members: a controller waits for the Pods that it remembers",
         _shown_by(2, "delete controller", **_TWO),
         instead_of(MemberLedger._is_broken, _remembers_pods),
     ),
-    Bug(
+    checked(
         "members: without members each slot plays its own rank",
         _shown_by(2, "stripped worker"),
         _in_verdict(lambda _, verdict: Verdict.SYNCED if verdict is Verdict.UNREAD else verdict),
     ),
-    Bug(
+    checked(
         "members: without members everybody is a spare",
         _shown_by(2, "torn worker"),
         _in_verdict(lambda _, verdict: Verdict.SPARE if verdict is Verdict.UNREAD else verdict),
     ),
-    Bug(
+    checked(
         "members: the members of another epoch are believed",
         _shown_by(2, "torn worker"),
         instead_of(agent.newest, _reads_no_epoch),
     ),
-    Bug(
+    checked(
         "members: an epoch without members stays",
         _shown_by(2, "stripped worker"),
         instead_of(MemberLedger._is_broken, lambda original, self: self.members is not None and original(self)),
     ),
-    Bug(
+    checked(
         "environment: upstream's agent sees the epochs of a group with spares",
         _shown_by(1, "worker", upstream=frozenset({2}), shows_epochs=True),
     ),
-    Bug(
+    checked(
         "members: upstream's announcement is counted",
         _shown_by(0, "", upstream=frozenset({2}), **_LATE),
         instead_of(read_announcement, lambda original, text, epoch: original(text, epoch) or 0),
     ),
-    Bug(
+    checked(
         "members: a Pod that never announced blocks the barrier",
         _shown_by(1, "worker", silent=frozenset({2})),
         instead_of(
@@ -193,23 +193,23 @@ MEMBER_BUGS: Final = (
             lambda original, self, number: original(self, number) and self._slot(number) not in self._occupants,
         ),
     ),
-    Bug(
+    checked(
         "members: a spare that hangs blocks the barrier",
         _shown_by(2, "hang worker", **_LATE),
         instead_of(MemberLedger._is_vacant, _ignores_the_late),
     ),
-    Bug(
+    checked(
         "members: a slot whose Pod leaves is vacant",
         _shown_by(2, "delete worker"),
         instead_of(MemberLedger._is_vacant, _ignores_the_leaving),
     ),
-    Bug(
+    checked(
         "members: a controller that is behind decides",
         _shown_by(2, "handover delete", **_TWO),
         instead_of(MemberLedger._is_behind, lambda original, self: False),
     ),
-    Bug("members: a slot plays two ranks", _shown_by(1, "worker"), instead_of(members.choose, _moves_everybody)),
-    Bug(
+    checked("members: a slot plays two ranks", _shown_by(1, "worker"), instead_of(members.choose, _moves_everybody)),
+    checked(
         "members: a spare that takes over costs no restart",
         _shown_by(1, "delete", restarts_max=0),
         instead_of(
@@ -217,7 +217,7 @@ MEMBER_BUGS: Final = (
             lambda original, self, *, restarts_max, **rest: original(self, restarts_max=restarts_max + 1, **rest),
         ),
     ),
-    Bug(
+    checked(
         "members: a barrier never tires of waiting",
         _shown_by(1, "delete", sizes=Sizes(1, 2), silent=frozenset({0, 2}), is_patient=False),
         instead_of(MemberLedger.is_short, lambda original, self: False),
