@@ -332,8 +332,7 @@ class Guard:
         words: list[Message] = [Hello()]
         if self._options.on_stall:
             words.append(Examines())
-        if self._options.before_announce:
-            words.append(self._check_word())
+        words.append(self._check_word())  # also without a check: the agent may wait for guards that run no worker
         self._link.open(link, words)
         if self._link.is_open:
             self.add_reader(self._link.descriptor, self._read)

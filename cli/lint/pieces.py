@@ -93,7 +93,10 @@ class Reason(Enum):
     PROGRAM = "error", "the worker's command is a file that no container creates"
     NOT_IN_PLACE = "warning", "a failing worker fails its Pod, and the Pod must be recreated"
     CHECK = "error", "a Pod that fails its check must end, or it starts again on the same node, again and again"
-    AWAITED = "error", "the agent announces before the check is over, or waits for ever for one that never comes"
+    AWAITED = (
+        "error",
+        "the agent announces before its guards say that this Pod may, or waits for ever for one that never comes",
+    )
     SUPERVISOR = (
         "warning",
         (

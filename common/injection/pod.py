@@ -14,7 +14,7 @@ from inplace.common.injection.depth import choose_depth, is_held_back
 from inplace.common.injection.finding import Finding, refusal, shown
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, Place
-from inplace.common.injection.policies import checks
+from inplace.common.injection.policies import CHECKS, checks
 from inplace.common.injection.restart_rules import IMAGE_VOLUMES_SINCE, RULES_SINCE, Version
 from inplace.common.injection.worker import (
     add_restart_rules,
@@ -118,8 +118,10 @@ def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOp
     usual = wire.DEPTH_PROCESS if has_link else wire.DEPTH_CONTAINERS
     depth = member.settings.get(wire.RESTART_DEPTH, usual)
     is_probed = not guarded or awaited > 0 or is_held_back(workers, depth, has_check=any(map(checks, workers)))
+    # Without rules kubelet starts an agent again alone, while its worker may still run. A guard that has none says so.
+    checked = 0 if options.restart_rule else len(workers)
     if present is None:
-        wanted = _sidecar(member, options, port, guarded=guarded, awaited=awaited, is_probed=is_probed)
+        wanted = _sidecar(member, options, port, guarded=guarded, awaited=awaited, checked=checked, is_probed=is_probed)
         inits.append(wanted)
         agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
         yield from check_resources(member, agent)
@@ -128,7 +130,9 @@ def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOp
         yield refusal(present.path, "a regular container", "the agent among initContainers", fix)
         return
     else:
-        yield from _complete_sidecar(member, present, options, port, guarded=guarded, is_probed=is_probed)
+        yield from _complete_sidecar(
+            member, present, options, port, guarded=guarded, checked=checked, is_probed=is_probed
+        )
         agent = present
     _bring_token(pod, agent, is_new=present is None)
     if member.settings.get(wire.RESTART_DEPTH) == wire.DEPTH_PROCESS and not guarded:
@@ -192,7 +196,14 @@ def _guard(worker: Container, agent: Container, final: Sequence[int]) -> Iterato
 
 
 def _sidecar(
-    member: Member, options: InjectOptions, port: int, *, guarded: bool, is_probed: bool, awaited: int = 0
+    member: Member,
+    options: InjectOptions,
+    port: int,
+    *,
+    guarded: bool,
+    is_probed: bool,
+    awaited: int = 0,
+    checked: int = 0,
 ) -> KubeObject:
     """Return the agent's container.
 
@@ -202,6 +213,7 @@ def _sidecar(
     """
     own = agent_pieces.variables(port=port, is_cleaned=options.restart_rule)
     own += [dict(agent_pieces.LINK)] if guarded else []
+    own += [{"name": CHECKS, "value": str(checked)}] if checked else []
     own += [{"name": agent_pieces.GUARDS_AWAITED, "value": str(awaited)}] if awaited else []
     fields: KubeObject = {"restartPolicy": "Always"}
     if options.restart_rule:
@@ -225,10 +237,17 @@ def _sidecar(
 
 
 def _complete_sidecar(
-    member: Member, present: Container, options: InjectOptions, port: int, *, guarded: bool, is_probed: bool
+    member: Member,
+    present: Container,
+    options: InjectOptions,
+    port: int,
+    *,
+    guarded: bool,
+    checked: int,
+    is_probed: bool,
 ) -> Iterator[Finding]:
     """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
-    wanted = _sidecar(member, options, port, guarded=guarded, is_probed=is_probed)
+    wanted = _sidecar(member, options, port, guarded=guarded, checked=checked, is_probed=is_probed)
     if amounts_asked(member):
         if present.raw.get("resources") not in (None, {}, wanted["resources"]):
             found, needed = shown(present.raw["resources"]), f"what {wire.AGENT} says"

@@ -25,7 +25,7 @@ from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 
 AFTER_SAVING_S: Final = 30  # for the worker's end, as Kubernetes gives a Pod that has nothing to save
 CHECK: Final = "BEFORE_ANNOUNCE"
-_CHECKS: Final = "CHECKS_BEFORE_ANNOUNCE"
+CHECKS: Final = "CHECKS_BEFORE_ANNOUNCE"
 
 
 def add_policies(member: Member) -> Iterator[Finding]:
@@ -87,12 +87,13 @@ def _check(member: Member, agent: Container, workers: Sequence[Container]) -> It
             )
     if member.place != "sidecar":
         return
-    awaited, count = agent.env.get(_CHECKS), str(len(workers))
+    guards = workers if member.has_rules else [worker for worker in member.workers if worker.calls(GUARD)]
+    awaited, count = agent.env.get(CHECKS), str(len(guards))
     if awaited is None:
-        fill(agent.raw, "env", []).append({"name": _CHECKS, "value": count})
+        fill(agent.raw, "env", []).append({"name": CHECKS, "value": count})
     elif awaited.get("value") != count:
         found = shown(awaited["value"]) if "value" in awaited else "a field or a key of another object"
-        yield refusal(agent.path_of(_CHECKS), found, count, "set it to the number of guards with a check")
+        yield refusal(agent.path_of(CHECKS), found, count, "set it to the number of guards with a check")
 
 
 def _save_s(member: Member) -> int:

@@ -18,7 +18,7 @@ from inplace.common.wire.worker_failure import parse_failure
 from testbed.ports import free_ports
 from tests.agent.process import COMMAND, environment, process
 from tests.agent.scripted_server import ScriptedServer, Views, jobset
-from tests.agent.supervisor_rig import RUN, until
+from tests.agent.supervisor_rig import DEAF, RUN, until
 from tests.agent.test_guard import Guarded, guarded
 
 pytestmark = pytest.mark.asyncio
@@ -74,7 +74,7 @@ async def pod(
     `starter` is a command that turns into each of them.
     """
     views = Views()
-    async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(views.follow,)]) as server:
+    async with ScriptedServer(lists=[jobset(0, rv=10), jobset(1, rv=20)], watches=[(views.follow,)]) as server:
         settings = {
             "LINK_FILE": str(folder / "link"),
             "CLEAN_AFTER_FAILURES": "0",  # tests kill workers faster than these could make progress
@@ -87,6 +87,24 @@ async def pod(
             ) as guard,
         ):
             yield Pod(server, agent, guard, views)
+
+
+async def test_an_agent_that_starts_again_alone_says_nothing_beside_an_old_worker(tmp_path: Path) -> None:
+    """As kubelet starts it where no rule restarts the Pod: the guard of before still ends a worker that is deaf."""
+    worker = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + DEAF
+    async with pod(tmp_path, worker, "--grace", "3", env={"CHECKS_BEFORE_ANNOUNCE": "1"}) as group:
+        await group.runs(1)
+        group.agent.kill()
+        again = environment(
+            tmp_path,
+            group.server,
+            LINK_FILE=str(tmp_path / "link"),
+            CHECKS_BEFORE_ANNOUNCE="1",
+            BARRIER_PORT=str(free_ports(1)[0]),
+        )
+        async with process(again, *COMMAND):
+            await until(lambda: not group.guard.tree(), "the end of the worker")
+            assert len(group.server.requests("PATCH")) == 1
 
 
 async def test_neither_process_ends_with_the_worker(tmp_path: Path) -> None:
