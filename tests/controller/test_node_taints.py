@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -95,67 +95,15 @@ def refuse(method: str, part: str, code: int = 403) -> Callable[[Request], Respo
     return fault
 
 
-async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted(rig: Rig) -> None:
-    """The group waits for the replacement, which Kueue pins to another node, and then runs: one restart."""
-    crew = await started(rig, manifest())
-    failed = await rig.fail(crew)
-    assert await taints(rig, "n0") == [THEIRS, OURS]
-    assert await rig.is_ending(failed)
-    writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
-    tainted, ended = writes.index("/api/v1/nodes/n0"), writes.index(f"/api/v1/namespaces/default/pods/{failed}")
-    assert tainted < ended, "a Pod that ends BEFORE the taint comes back to its node"
-    (told,) = await rig.events("NodeTainted")
-    assert told["note"] == "node n0 is tainted for 600 s at most, so that the queue moves its pod"
-    (why,) = await rig.events("PodLeavesNode")
-    assert why["note"].startswith(f"pod {failed} is replaced: node n0 is bad, and tainted for the queue")
-    await rig.meet(crew, 2)
-    assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
-    await crew.set_phase(failed, "Failed")
-    await crew.replace("train-workers-0", 0)
-    await rig.settle(0.1)
-    await place(crew, 0, "n9")
-    await rig.run_epoch(crew, 2)
-    assert await crew.epochs() == (2, 1)
-    assert await rig.events("PodStaysOnNode") == []
-
-
-async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(rig: Rig) -> None:
-    """Its epoch is not begun in the pass that sees it."""
-    crew = await started(rig, manifest(pods=1))
-    failed = crew.pod_at(0)
-    await crew.set_worker(failed, run=1, exit_code=1)
-    await rig.announce(crew, failed, 2)
-    assert await crew.epochs() == (1, 1)
-    assert await rig.is_ending(failed)
-
-
-async def test_with_an_escalation(rig: Rig) -> None:
-    """A step InPlace is used up, and the Pod leaves all the same."""
-    crew = await started(rig, manifest(ESCALATION="InPlace=3,window=3600"))
-    failed = await rig.fail(crew)
-    assert await rig.is_ending(failed)
-    steps = [use["escalationStep"] for use in (await crew.status())[wire.ESCALATION_USES]]
-    assert steps == ["InPlace", "LeaveNode"]
-
-
-@pytest.mark.parametrize(
-    ("why", "end"),
-    [
-        ("its time is over", lambda rig, crew: rig.settle(600)),
-        ("the jobset is deleted", lambda rig, crew: rig.admin.delete(JOBSETS, "default", "train")),
-        ("the annotation is gone", lambda rig, crew: rig.annotate({wire.NODES: None})),
-        ("it has finished", lambda rig, crew: crew.finish_job("train-workers-0", "Complete")),
-    ],
-)
-async def test_endings(rig: Rig, why: str, end: Callable[[Rig, Crew], Awaitable[None]]) -> None:
-    """Each removes the taint within seconds, and nothing of ours is left; until then it stays."""
+async def test_a_taint_ends_with_its_jobset(rig: Rig) -> None:
+    """Within seconds, and nothing of ours is left or written again; until then it stays."""
     crew = await started(rig, manifest())
     await rig.fail(crew)
     await rig.settle(300)
     assert await taints(rig, "n0") == [THEIRS, OURS]
-    await end(rig, crew)
+    await rig.admin.delete(JOBSETS, "default", "train")
     await rig.settle(CHECKED_S)
-    assert await is_clean(rig), why
+    assert await is_clean(rig)
     rig.requests.clear()
     await rig.settle(300)
     assert rig.writes("/nodes/n0") == 0, "what is gone is not written again"
@@ -202,32 +150,6 @@ async def test_by_default_no_node_is_tainted() -> None:
         assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
         (told,) = await rig.events("PodStaysOnNode")
         assert "with Kueue's Topology Aware Scheduling taint or drain the node" in told["note"]
-
-
-async def test_a_pod_that_a_person_pinned_stays(rig: Rig) -> None:
-    """Nothing would move it, so its node is not tainted."""
-    wanted = manifest()
-    del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
-    crew = await started(rig, wanted)
-    failed = await rig.fail(crew)
-    assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
-
-
-async def test_without_the_right_an_event_says_so_once(rig: Rig) -> None:
-    """The group restarts in place, and nothing is asked again before the next failure."""
-    crew = await started(rig, manifest())
-    rig.fault = refuse("PATCH", "/nodes/")
-    failed = await rig.fail(crew)
-    await rig.run_epoch(crew, 2)
-    assert await crew.epochs() == (2, 1)
-    assert not await rig.is_ending(failed)
-    (told,) = await rig.events("PodStaysOnNode")
-    assert "node n0 is bad, but was not tainted: " in told["note"]
-    assert told["note"].endswith(f"; apply deploy/overlays/taints; pod {failed} restarts there")
-    await rig.settle(10)
-    rig.requests.clear()
-    await rig.settle(300)
-    assert [r for r in rig.requests if "/nodes" in r.path] == []
 
 
 async def refused(rig: Rig, crew: Crew, name: str = "n0") -> str:
@@ -368,22 +290,6 @@ async def test_no_more_nodes_than_the_controller_may_taint() -> None:
         assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
 
 
-async def test_no_more_nodes_than_the_jobset_may_avoid(rig: Rig) -> None:
-    """Of three nodes that is one, as without taints; the one before keeps its taint until its end."""
-    crew = await started(rig, manifest())
-    first = await rig.fail(crew, 0)
-    await crew.set_phase(first, "Failed")
-    await crew.replace("train-workers-0", 0)
-    await rig.settle(0.1)
-    await place(crew, 0, "n9")
-    await rig.run_epoch(crew, 2)
-    second = await rig.fail(crew, 1)
-    assert not await rig.is_ending(second)
-    assert await is_clean(rig, "n1")
-    (told,) = await rig.events("PodStaysOnNode")
-    assert "1 nodes are tainted for this jobset, the most that it may avoid" in told["note"]
-
-
 async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind(rig: Rig) -> None:
     """The Pod restarts in place; the taint that came all the same ends as any other."""
     crew = await started(rig, manifest())
@@ -409,15 +315,6 @@ async def test_a_server_that_fails_while_a_taint_is_to_go(rig: Rig) -> None:
     rig.fault = lambda _: None
     await rig.settle(60)
     assert await is_clean(rig)
-
-
-async def test_a_marked_node_is_left_too(rig: Rig) -> None:
-    """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
-    crew = await started(rig, manifest(bad_nodes="8"))
-    await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
-    failed = await rig.fail(crew)
-    assert await rig.is_ending(failed)
-    assert OURS not in await taints(rig, "n0")
 
 
 async def left_behind() -> list[str]:

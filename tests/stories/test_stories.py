@@ -18,10 +18,10 @@ def test_story(story: Story) -> None:
     assert joined(told(story)) == joined([block.written(list(block.output)) for block in story.blocks])
 
 
-@pytest.mark.parametrize("story", ALL, ids=str)
-def test_a_story_makes_a_claim(story: Story) -> None:
+def test_each_story_makes_a_claim_of_its_own() -> None:
     """It opens with the sentence that it proves."""
-    assert str(story).endswith(".")
+    claims = [str(story) for story in ALL]
+    assert [claim for claim in claims if not claim.endswith(".") or claims.count(claim) > 1] == []
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request
-from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NODES, PODS, WORKLOADS, KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
@@ -28,6 +28,7 @@ from inplace.simulator.cluster.nodes import node
 from tests.common.kube.answers import refusal
 from tests.controller.crew import FAILED_CHECK, Crew
 from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.queued import KUEUE, TOPOLOGY, admit, place
 from tests.stories.scenes import Scene
 from tests.stories.sight import Names, Sight, changes, look
 from tests.transcript import Vocabulary
@@ -124,6 +125,14 @@ class StoryWorld(Vocabulary):
             namespace=self._scene.namespace,
             strategy=None if policy == "none" else policy,
         )
+
+    @virtual
+    async def do_queued(self, **keys: str) -> None:
+        """`queued jobs=workers:1x1`: a JobSet whose Pods Kueue places, and which leaves one bad node."""
+        await self.do_jobset(**{"jobs": "workers:1x3", "nodes": "1"} | keys)
+        await self._scene.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, KUEUE)
+        await self.do_set("pod.metadata.annotations", json.dumps(TOPOLOGY))
+        await self.do_set("pod.spec.schedulingGates", '[{"name": "kueue.x-k8s.io/topology"}]')
 
     async def do_racks(self, **keys: str) -> None:
         """`racks nodes=1`: two Jobs of three Pods, each in a rack of its own; racks a, b, c with the nodes a0 to c4."""
@@ -353,6 +362,18 @@ class StoryWorld(Vocabulary):
         found = (await self._scene.admin.get(PODS, self._scene.namespace, name)).get("status", {}).get("conditions")
         entry = {"type": kind, "status": status, "reason": reason, "message": message}
         await self._crew.set_pod(name, conditions=[*(found or ()), {key: text for key, text in entry.items() if text}])
+
+    @virtual
+    async def do_kueue(self, **pins: str) -> None:
+        """`kueue p0=n0 p1=n1`: Kueue admits the JobSet and pins its Pods, which run there; later `kueue p0=n9`."""
+        if not await self._list(WORKLOADS):
+            await admit(self._crew)
+        known = {one["metadata"]["name"] for one in (await self._scene.admin.list(NODES))["items"]}
+        for pod, name in pins.items():
+            if name not in known:
+                await self.do_node(name)
+            ((slot, _),) = self._slots((pod,))
+            await place(self._crew, slot[1], name)
 
     # Nodes.
 
