@@ -743,6 +743,7 @@ def explore_members(config: MembersConfig, states_max: int = 10**9) -> Result:
 
 
 _TWO: Final = MembersConfig(2, frozenset(), sizes=Sizes(1, 1), slots=2)  # a member and a spare
+_ONE: Final = changed(_TWO, slots=1, is_first=True)  # a member and its doubles
 _THREE: Final = MembersConfig(2, frozenset())
 
 
@@ -768,6 +769,7 @@ MEMBERS_FULL: Final = (
     _explored(_THREE, "worker hang agent", is_first=True),
     _explored(_THREE, "delete", faults=1, is_first=True),
     _explored(_THREE, "worker delete force cut controller", faults=1, sizes=Sizes(1, 2), is_patient=False),
+    _explored(_ONE, "force controller relist handover write"),
     _explored(_THREE, "worker agent patch success write torn"),
     _explored(_THREE, "worker grow", sizes=Sizes(1, 2), is_patient=False, absent=frozenset({2})),
     _explored(_THREE, "worker delete", upstream=frozenset({2})),
