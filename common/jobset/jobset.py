@@ -271,7 +271,7 @@ class JobSet:
     def scopes_in(self, status: Mapping[str, Any]) -> Mapping[str, Scope]:
         """Return the scopes as a status of this JobSet has them."""
         members = [(self.scope_name(job), job.name) for job in self.replicated_jobs if not job.has_opted_out]
-        recreations = self.restarts + sum(sum(counters) for counters in self.job_restarts.values())
+        recreations = self.restarts + sum(sum(self.job_restarts.get(name, ())) for _, name in members)
         return read_scopes(members, status, exempt_default=recreations)
 
     def scope_name(self, job: ReplicatedJob, by: str | None = None) -> str:
