@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inplace.common.injection.agent_pieces import NEVER_CLEAN
+from inplace.common.injection.policies import CHECKS
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
@@ -182,6 +183,7 @@ def do_without_rules(jobset: KubeObject) -> None:
         if variable["name"] == "CLEAN_AFTER_FAILURES":
             variable.clear()
             variable.update(NEVER_CLEAN)
+    _agent_of(jobset)["env"].append({"name": CHECKS, "value": "1"})
 
 
 def get_clean_containers(jobset: KubeObject) -> None:

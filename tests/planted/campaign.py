@@ -163,7 +163,7 @@ def hunt(bug: Bug, bounds: Bounds, cases: Sequence[Case] = (), seconds_max: floa
     """
     began_s = time.monotonic()
     wanted = json.dumps({"bounds": asdict(bounds), "cases": list(cases)})
-    command = [sys.executable, "-m", "tests.bugs.hunt", bug.name, wanted]
+    command = [sys.executable, "-m", "tests.planted.campaign", bug.name, wanted]
     try:
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds_max, check=False)
     except subprocess.TimeoutExpired:
