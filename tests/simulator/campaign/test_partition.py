@@ -123,7 +123,7 @@ def test_when_the_peers_have_crashed_nobody_waits_longer_than_for_kubernetes() -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["supervisor", "process"])
+@pytest.mark.parametrize("mode", [Mode.SUPERVISOR, Mode.PROCESS])
 @pytest.mark.parametrize("heals", [False, True])
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize("seed", range(3, 8))
