@@ -221,9 +221,8 @@ class Guard:
                 if self._state.epoch:
                     self._link.patience.begin()
             case Leave(code):
-                told = (
-                    self._state.signal if self._own is not None else 0
-                )  # then this code is the Pod's end, not a run's
+                # Where the agent is a child, a signal that ends the Pod gives the code: no agent elsewhere tells of it.
+                told = self._state.signal if self._own is not None else 0
                 self._leave(128 + told if told and code not in self._options.final_codes else code)
 
     def _start(self, epoch: int) -> None:
@@ -328,7 +327,7 @@ class Guard:
             self._greet(link)
 
     def _greet(self, link: socket) -> None:
-        """Say who is here, and listen from now on."""
+        """Send the guard's first words to the agent, and read what the agent says from now on."""
         words: list[Message] = [Hello()]
         if self._options.on_stall:
             words.append(Examines())

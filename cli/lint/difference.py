@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from inplace.cli.lint.agent import config_of
-from inplace.cli.lint.pieces import AWAITED, NOTHING, Piece, Reason, pieces_of
+from inplace.cli.lint.pieces import NOTHING, Piece, Reason, pieces_of
 from inplace.cli.terminal.visible import one_line
 from inplace.common.injection import agent_pieces, index_backoff
 from inplace.common.injection.agent_pieces import CONTAINER_RESTART
@@ -21,7 +21,7 @@ from inplace.common.injection.finding import Finding
 from inplace.common.injection.job import change_job, unread_settings
 from inplace.common.injection.pod import InjectOptions, change_pod
 from inplace.common.injection.pod_roles import Member
-from inplace.common.injection.policies import add_policies
+from inplace.common.injection.policies import CHECKS, add_policies
 from inplace.common.wire.barrier import OUR_PORT
 
 TEMPLATE_BROKEN: Final = "template-broken"
@@ -34,7 +34,7 @@ _FIX: Final = (
 _VARIABLES: Final = {
     *(str(entry["name"]) for entry in agent_pieces.variables(port=0)),
     agent_pieces.LINK["name"],
-    AWAITED,
+    CHECKS,
 } - {"NAMESPACE", "BARRIER_PORT"}
 _KEPT: Final = ("name", "image", "ports")  # of a sidecar's agent
 _COMMAND: Final = ("COMMAND",)  # of an image whose own nobody knows here

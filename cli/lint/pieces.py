@@ -34,7 +34,7 @@ from inplace.common.injection.depth import holds_back, probed_too_early
 from inplace.common.injection.finding import shown
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, field_path
-from inplace.common.injection.policies import CHECK, checks
+from inplace.common.injection.policies import CHECK, CHECKS, checks
 from inplace.common.injection.restart_rules import CODES, Ending, codes_that, ending
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
@@ -43,7 +43,6 @@ from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 NOTHING: Final = shown(None)
 PATIENCE_S: Final = 24 * 3600
 PERIOD_S: Final = 1
-AWAITED: Final = "CHECKS_BEFORE_ANNOUNCE"
 _PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 0}  # core/v1
 _FIELDS: Final[Mapping[str, str]] = {**IDENTITY, **HERD, **ADDRESS}  # that variables must come from
 _MAY_BE_FIXED: Final = ("NAMESPACE", "JOBSET_NAME", *HERD, *ADDRESS)
@@ -263,7 +262,7 @@ def _sidecar(member: Member, agent: Container) -> Iterator[Piece]:
     if member.is_guarded:
         link = agent.env.get("LINK_FILE", {}).get("value")
         yield Piece(agent.path, env("LINK_FILE"), LINK_FILE if link else NOTHING, Reason.LINK)
-    yield Piece(agent.path, env(AWAITED), settled_environment(agent).get(AWAITED) or "0", Reason.AWAITED)
+    yield Piece(agent.path, env(CHECKS), settled_environment(agent).get(CHECKS) or "0", Reason.AWAITED)
 
 
 def _probe(agent: Container, config: AgentConfig | None) -> Iterator[Piece]:
