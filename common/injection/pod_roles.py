@@ -193,6 +193,9 @@ class Member:
         own = {name: text for name, text in given.items() if name in _SETTINGS} if isinstance(given, dict) else {}
         own |= carried(given) if isinstance(given, dict) else {}
         written = {wire.RESTART_SCOPE: self.name if self.annotations.get(wire.RESTART_SCOPE) in DIVIDING else ""}
+        template = (self.template.get("metadata") or {}).get("annotations") or {}
+        if (members := template.get(wire.MEMBERS, self.annotations.get(wire.MEMBERS))) is not None:
+            written |= {wire.RESTART_SCOPE: self.name, wire.MEMBERS: members}
         after_s = fence_after_s(self.annotations)
         if after_s is not None and not self.job_spec.get("podFailurePolicy"):
             written[wire.FENCE_AFTER] = str(after_s)

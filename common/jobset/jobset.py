@@ -34,6 +34,7 @@ from inplace.common.jobset.fields import (
 )
 from inplace.common.jobset.form import check_form, in_words
 from inplace.common.jobset.marked_nodes import leaves_marked_nodes
+from inplace.common.jobset.members import MemberPolicy, everyone, member_policies
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
@@ -251,8 +252,20 @@ class JobSet:
 
     @property
     def wanted_scope(self) -> str:
-        """Return what the annotation says should restart together; nothing decides from it but the first pass."""
-        return str(self.annotations.get(wire.RESTART_SCOPE) or BY_JOBSET)
+        """Return what should restart together; nothing decides from it but the first pass."""
+        return str(
+            self.annotations.get(wire.RESTART_SCOPE) or (BY_REPLICATED_JOB if self.member_policies else BY_JOBSET)
+        )
+
+    @cached_property
+    def member_policies(self) -> Mapping[str, MemberPolicy]:
+        """Return how many members each replicatedJob has that should have spares."""
+        return member_policies(self)
+
+    def member_policy(self, scope: Scope) -> MemberPolicy:
+        """Return how many members a scope with spares has."""
+        slots = sum(self.replicated_job(name).parallelism for name in scope.members)
+        return self.member_policies.get(scope.name) or everyone(slots)
 
     @property
     def restart_scope(self) -> str:

@@ -166,6 +166,7 @@ class PodAnnotations(
         "last_line": wire.LAST_LINE,
         "notice": wire.NOTICE,
         "fenced_within": wire.FENCED_WITHIN,
+        "ran": wire.RAN,
         "index_failures": wire.INDEX_FAILURES,
         "index_failures_ignored": wire.INDEX_FAILURES_IGNORED,
     },
@@ -180,6 +181,7 @@ class PodAnnotations(
     last_line: str | None = None
     notice: str | None = None
     fenced_within: str | None = None
+    ran: str | None = None
     index_failures: str | None = None
     index_failures_ignored: str | None = None
 

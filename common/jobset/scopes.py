@@ -16,7 +16,9 @@ from typing import Any, Final
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.goodput import Goodput, goodput_of
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_members
 
 WHOLE: Final = ""  # the scope's name where the JobSet is one scope
 BY_JOBSET: Final = "JobSet"  # the annotation's word for that
@@ -38,6 +40,7 @@ class Scope:
         is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire/names.py).
         goodput: what its restarts cost; None where no Pod ever told its steps.
         saving: the newest restart before which its workers were asked to save; None for none.
+        members_text: who runs in S, of a scope with spares ("" before its first epoch); None: of one without.
     """
 
     name: str
@@ -49,6 +52,17 @@ class Scope:
     is_contradictory: bool = False
     goodput: Goodput | None = None
     saving: Saving | None = None
+    members_text: str | None = None
+
+    @property
+    def has_spares(self) -> bool:
+        """Say whether its barrier lifts for some of its slots (docs/adr/0107)."""
+        return self.members_text is not None
+
+    @property
+    def ranks(self) -> Members | None:
+        """Return who runs in S; None where nobody knows."""
+        return read_members(self.members_text)
 
     @property
     def is_running(self) -> bool:
@@ -117,9 +131,14 @@ def fields_of_epochs(scope: Scope, synced: int, deprecated: int) -> dict[str, in
     return {wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated}
 
 
-def first_scopes(names: Iterable[str]) -> list[dict[str, Any]]:
+def first_scopes(names: Iterable[str], with_spares: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return status.scopedEpochs before anything ran."""
-    return [{"name": name, wire.SYNCED_EPOCH: 0, wire.DEPRECATED_EPOCH: 0} for name in sorted(set(names))]
+    spared = set(with_spares)
+    return [
+        {"name": name, wire.SYNCED_EPOCH: 0, wire.DEPRECATED_EPOCH: 0}
+        | ({wire.MEMBERS_FIELD: ""} if name in spared else {})
+        for name in sorted(set(names))
+    ]
 
 
 def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_default: int) -> Scope:
@@ -135,6 +154,7 @@ def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_defaul
         is_contradictory=(synced, deprecated) != wire.epochs_as_written(fields),
         goodput=goodput_of(fields),
         saving=saving_of(fields),
+        members_text=fields.get(wire.MEMBERS_FIELD),
     )
 
 

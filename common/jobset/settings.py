@@ -16,6 +16,7 @@ from inplace.common.kube.quantity import parse_quantity
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
+from inplace.common.protocol.members import SLOTS_MAX
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import LONG_S
 from inplace.common.wire.notice import BUSY, KINDS
@@ -28,6 +29,7 @@ CLEAN_AFTER_MAX: Final = 1000  # as the agent's, see agent/settings/config.py
 START_WINDOW_S_MAX: Final = 300  # as the agent's, see agent/settings/herd.py
 BARRIER_S: Final = 600  # a Pod that pulls a large image is there by then
 BARRIER_S_MAX: Final = 7 * DAY_S
+WAIT_S: Final = 60  # longer than a Job takes to replace a Pod (10 s) and a node to pull an image that it has
 EVENT: Final = "Event"
 RECREATE_JOBS: Final = "RecreateJobs"
 BACKOFF_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one
@@ -267,6 +269,17 @@ FENCE_AFTER: Final = Setting(
         ),
     ),
 )
+MEMBERS: Final = Setting(
+    wire.MEMBERS,
+    "how many Pods of a replicatedJob train; the others are spares; its template.metadata may say it as well",
+    "all pods train, and the group waits for all",
+    (
+        _whole("max", 1, SLOTS_MAX, "how many Pods train where so many are there", "all"),
+        _whole("min", 1, SLOTS_MAX, "with how few the group goes on", "max"),
+        _whole("step", 1, SLOTS_MAX, "sizes are max, max - step, and so on", "1"),
+        _whole("wait", 0, DAY_S, "seconds for which the barrier waits for max before it lifts for fewer", f"{WAIT_S}"),
+    ),
+)
 SPARES: Final = Setting(
     wire.SPARES,
     "room for Pods that are replaced",
@@ -289,7 +302,19 @@ AGENT: Final = Setting(
         ),
     ),
 )
-OF_GROUPS: Final = (RESTART, FAILURES, ESCALATION, BARRIER, STALL, RESTART_ON, NODES, FENCE_AFTER, SPARES, AGENT)
+OF_GROUPS: Final = (
+    RESTART,
+    FAILURES,
+    ESCALATION,
+    BARRIER,
+    STALL,
+    RESTART_ON,
+    NODES,
+    FENCE_AFTER,
+    MEMBERS,
+    SPARES,
+    AGENT,
+)
 """They mean nothing where groups do not restart in place. RESTART_IN_PLACE and RESTART_SCOPE have their own readers."""
 
 ON_PODS: Final = {

@@ -74,6 +74,9 @@ STALL: Final = "inplace.dev/stall"  # the watchdog's limits, for agents whose ow
 RESTART_ON: Final = "inplace.dev/restart-on"  # which kinds of notices restart the group (docs/adr/0104)
 NODES: Final = "inplace.dev/nodes"  # which nodes Pods leave (docs/adr/0024, docs/adr/0092)
 FENCE_AFTER: Final = "inplace.dev/fence-after"  # the length of a lease; on the Pods as well (docs/adr/0072)
+MEMBERS: Final = (
+    "inplace.dev/members"  # how many Pods train, the others are spares (docs/adr/0107); on the Pods as well
+)
 SPARES: Final = "inplace.dev/spares"  # how many placeholder Pods hold room for Pods that are replaced (docs/adr/0095)
 AGENT: Final = "inplace.dev/agent"  # whether and how it is added (docs/adr/0088); a Namespace's label as well
 AGENT_OFF: Final = "off"
@@ -109,7 +112,7 @@ QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"  # Kueue's label; its queue does
 
 # On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over (docs/adr/0072).
 FENCED_WITHIN: Final = "inplace.dev/fenced-within"
-MEMBER: Final = "inplace.dev/member"  # its agent reads MEMBERS_FIELD (docs/adr/0107); grammar in common/wire/members.py
+RAN: Final = "inplace.dev/ran"  # its agent reads MEMBERS_FIELD (docs/adr/0107); grammar in common/wire/members.py
 
 # The variables by which an agent reads the annotations of its Pod (docs/adr/0084).
 SETTINGS: Final = {
@@ -119,6 +122,7 @@ SETTINGS: Final = {
     "FENCE_AFTER_S": FENCE_AFTER,
     "CLEAN_AFTER_FAILURES": CLEAN_AFTER,
     "START_WINDOW_S": START_WINDOW,
+    "MEMBERS": MEMBERS,
 }
 
 # Kubernetes', on a Job: the template of its owner's Workload that its Pods belong to. Source: k8s.io/kubernetes

@@ -46,7 +46,8 @@ def divide_into_scopes(draft: Draft) -> bool:
         return False
     members = [job for job in jobset.replicated_jobs if not job.has_opted_out]
     draft.status[wire.RESTART_SCOPE_FIELD] = wanted
-    draft.status[wire.SCOPED_EPOCHS] = first_scopes(jobset.scope_name(job, by=wanted) for job in members)
+    names = (jobset.scope_name(job, by=wanted) for job in members)
+    draft.status[wire.SCOPED_EPOCHS] = first_scopes(names, jobset.member_policies)
     return True
 
 

@@ -15,6 +15,7 @@ from inplace.common.jobset import conditions
 from inplace.common.jobset.fields import heavy_templates
 from inplace.common.jobset.form import PORTS_MAX
 from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.members import bad_members
 from inplace.common.jobset.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
 from inplace.common.jobset.service import Service, container_ports
 from inplace.common.wire import names as wire
@@ -162,6 +163,7 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_success_policy,
     bad_failure_policy,
     bad_scope,
+    bad_members,
     bad_requests,
     bad_claims,
     bad_coordinator,
