@@ -194,8 +194,8 @@ class Member:
         own |= carried(given) if isinstance(given, dict) else {}
         written = {wire.RESTART_SCOPE: self.name if self.annotations.get(wire.RESTART_SCOPE) in DIVIDING else ""}
         template = (self.template.get("metadata") or {}).get("annotations") or {}
-        if (members := template.get(wire.MEMBERS, self.annotations.get(wire.MEMBERS))) is not None:
-            written |= {wire.RESTART_SCOPE: self.name, wire.MEMBERS: members}
+        if wire.MEMBERS in {**self.annotations, **template}:
+            written |= {wire.RESTART_SCOPE: self.name, wire.MEMBERS: "the host names of its Pods"}
         after_s = fence_after_s(self.annotations)
         if after_s is not None and not self.job_spec.get("podFailurePolicy"):
             written[wire.FENCE_AFTER] = str(after_s)

@@ -8,8 +8,8 @@ a scope has spares is fixed with the first status; the numbers may change while 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.fields import ReplicatedJob
@@ -124,8 +124,9 @@ def _where(job: ReplicatedJob) -> str:
     return MEMBERS.where
 
 
-def annotations_of(jobset: JobSet, job: ReplicatedJob) -> Mapping[str, Any]:
-    """Return what the Pods of a replicatedJob with spares carry, for their agents to read."""
-    own = job.form.annotations
-    text = own.get(wire.MEMBERS, jobset.annotations.get(wire.MEMBERS))
-    return {wire.MEMBERS: str(text)}
+def hosts_of(jobset: JobSet, job: ReplicatedJob) -> str:
+    """Return the host names of a replicatedJob's Pods as one text, with "*" for a Pod's number; "*" if they have none.
+
+    Pods carry it as the annotation MEMBERS: their agents find in it where rank 0 is.
+    """
+    return f"{jobset.job_name(job.name, 0)}-*.{jobset.subdomain}" if jobset.network.dns_hostnames else "*"

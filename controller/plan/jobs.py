@@ -16,7 +16,7 @@ from inplace.common.injection.index_backoff import back_off_per_index
 from inplace.common.jobset.bad_nodes import avoid_in_template
 from inplace.common.jobset.fields import Claim, Coordinator, ReplicatedJob
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.members import annotations_of
+from inplace.common.jobset.members import hosts_of
 from inplace.common.jobset.pod_groups import PodGroup
 from inplace.common.jobset.scopes import WHOLE
 from inplace.common.jobset.settings import carried
@@ -51,7 +51,7 @@ def build_job(
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
         if jobset.scopes[scope].has_spares:
-            pod_template["metadata"]["annotations"] |= annotations_of(jobset, job)
+            pod_template["metadata"]["annotations"][wire.MEMBERS] = hosts_of(jobset, job)
     pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
