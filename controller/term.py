@@ -121,6 +121,7 @@ class Term:
             phases.pod_changed,  # AFTER the membership has said which ledger counts the Pod
             label_selector=f"{wire.JOBSET_NAME},!{wire.SPARE_OF}",
             gathering=membership.gathering,
+            on_list=membership.pods_listed,
         )
         # In the order of their first lists: a status is never newer than the Pods by which it is judged, and a Pod
         # finds its Job.
@@ -279,6 +280,7 @@ class Term:
         keep: Callable[[T], bool] | None = None,
         gathering: Gathering | None = None,
         on_ending: Callable[[str], None] | None = None,
+        on_list: Callable[[int], None] | None = None,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
@@ -298,6 +300,7 @@ class Term:
             keep=keep,
             on_ending=count_ending,
             rest_s=(gathering or Gathering()).rest_s if self._config.on_cluster else None,
+            on_list=on_list,
             handlers=handlers,
         )
 

@@ -36,6 +36,7 @@ class Trigger(Enum):
     COMPLETED_EARLY = "completed_early"  # a worker completed, and those that went on failed
     JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
     MANUAL = "manual"  # a person asked for it
+    MEMBERS = "members"  # spares make the group larger, or take the place of members that leave their nodes
     RESIZE = "resize"
     RESUME = "resume"  # of a suspended JobSet
     JOIN = "join"  # a replicatedJob whose turn came joins the group
@@ -160,6 +161,7 @@ _WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.COMPLETED_EARLY: "a worker completed while others went on",
     Trigger.JOB_FAILED: "a job failed",
     Trigger.MANUAL: "a person asked for it",
+    Trigger.MEMBERS: "spares become members",
     Trigger.RESIZE: "the group was resized",
     Trigger.RESUME: "the jobset was resumed",
     Trigger.JOIN: "a replicatedJob joins",

@@ -108,6 +108,10 @@ def _expected(jobset: JobSet, job: ReplicatedJob, sizes: Sizes) -> str | None:
         return f"min <= max <= {slots}, the pods of {job.name}, saw min {sizes.least} and max {sizes.most}"
     if (sizes.most - sizes.least) % sizes.step:
         return f"a step that leads from max {sizes.most} to min {sizes.least}, saw {sizes.step}"
+    if job.name in jobset.awaited_to_complete:
+        return (
+            f"no replicatedJob that waits for {job.name} to complete, saw one (dependsOn): spares end with the jobset"
+        )
     if coordinator is not None and coordinator.replicated_job != job.name:
         return f"a spec.coordinator in {job.name}, which moves with rank 0, saw {coordinator.replicated_job}"
     return None

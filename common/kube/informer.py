@@ -104,6 +104,7 @@ class Informer(Generic[T]):
         resync_s: how often every object is told again as (object, object); None never.
         on_ending: hears the name of each way a watch ended; for metrics.
         rest_s: lets events come together, as for `watch_lines`.
+        on_list: hears the version of each list BEFORE its differences are told: what came before it may be missed.
         handlers: hear of every change, one after the other in this order.
     """
 
@@ -125,6 +126,7 @@ class Informer(Generic[T]):
         resync_s: float | None = None,
         on_ending: Callable[[str], None] | None = None,
         rest_s: Callable[[int], float] | None = None,
+        on_list: Callable[[int], None] | None = None,
         handlers: Sequence[Handler[T]] = (),
     ) -> None:
         self.resource = resource
@@ -142,6 +144,7 @@ class Informer(Generic[T]):
         self._resync_s = resync_s
         self._on_ending = on_ending
         self._rest_s = rest_s
+        self._on_list = on_list
         self._handlers = handlers
         self._objects: dict[tuple[str, str], T] = {}
         self._since: str | None = None  # the collection's resourceVersion that the cache shows; None: list first
@@ -279,6 +282,8 @@ class Informer(Generic[T]):
         goes from one moment to another at once; most of it has not changed, and costs next to nothing.
         """
         self._since = resource_version
+        if self._on_list is not None:
+            self._on_list(version_number(resource_version) or 0)
         self._page_limit = self._page_size
         metas = [self._codec.meta(item) for item in items]
         new_keys = {meta.key for meta in metas}

@@ -37,9 +37,11 @@ class PodCounts:
         waiting: announced an epoch beyond S.
         restarting: are there and have not announced it yet.
         missing: are not there.
+        spares: wait for a member to be lost, while S runs.
     """
 
     running: int
     waiting: int
     restarting: int
     missing: int
+    spares: int = 0

@@ -20,12 +20,12 @@ skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.counters import bump
-from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.decision import Decision, PodCounts
 from inplace.common.protocol.ledger import Ledger, _epoch_of, _may_run, _Record
 from inplace.common.protocol.members import Members, Sizes, choose, members_of, no_cost
 from inplace.common.protocol.pod_view import PodLife, PodView
@@ -174,6 +174,32 @@ class MemberLedger(Ledger):
             return 0
         size = self.sizes.fit(self.members.size + len(self._arrived - self._playing))
         return size if size > self.members.size else 0
+
+    def plays(self, slot: Slot) -> bool:
+        """Say whether a worker of epoch S belongs into a slot; where nobody knows, into any."""
+        return slot.completion_index in self._playing
+
+    @property
+    def expected(self) -> int:
+        """Return how many slots an epoch needs: of S while that runs, else of the next one at full strength."""
+        is_known = self._is_running() and self.members is not None
+        return len(self._playing) if is_known else self.sizes.most
+
+    def standing(self) -> PodCounts:
+        """Count the Pods by what they do; while S runs its members, and who may take their ranks as spares."""
+        spares = len(self._arrived - self._playing)
+        if not (self._is_running() and self.members is not None):
+            return super().standing()
+        done = len(self._playing.intersection(self._done))
+        waiting, missing = len(self._back), len(self._lost)
+        running = max(0, len(self._playing) - waiting - missing - done)
+        return PodCounts(running, waiting, 0, missing, spares)
+
+    def absent(self, epoch: int, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
+        """Yield each slot that is not at an epoch, with its Pods by UID; of S those of its members."""
+        for slot, uids in super().absent(epoch, arrived):
+            if epoch != self.synced or self.plays(slot):
+                yield slot, uids
 
     @property
     def doubted(self) -> frozenset[int]:

@@ -91,7 +91,7 @@ class Reconciler:
             return None
         self._known[key] = group.jobset.uid
         for scope_ledger in group.ledgers.values():
-            scope_ledger.pass_fences(self.clock.monotonic_s())
+            group.note_due(scope_ledger, self.clock.monotonic_s())  # the time alone may have changed its answer
         observed = await self._observe(group)
         planned = plan(observed)
         jobset = group.jobset
@@ -112,9 +112,9 @@ class Reconciler:
         await self.taints.perform(group, planned.taints)
         taken_s = await self.executor.perform(jobset, planned.actions)
         await self.refused_pods.look(group, observed.barriers.values())
-        fence_s = group.fence_wait_s(self.clock.monotonic_s())
+        clock_s = group.wait_s(self.clock.monotonic_s())
         again_s = 0.0 if planned.taints else None  # the next pass decides who leaves
-        waits = (held_s, planned.requeue_after_s, taken_s, fence_s, again_s)
+        waits = (held_s, planned.requeue_after_s, taken_s, clock_s, again_s)
         waits_s = [wait_s for wait_s in waits if wait_s is not None]
         return min(waits_s, default=None)
 
@@ -177,6 +177,8 @@ class Reconciler:
                 if (claim := self.claims.get(jobset.namespace, name)) is not None
             },
             decisions=group.decisions(),
+            done=group.done(),
+            growing=group.growing(),
             pods=pods,
             scheduling_objects=self.scheduling.of(jobset),
             domains=domains,

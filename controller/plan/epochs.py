@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from inplace.common.jobset import conditions, goodput
 from inplace.common.jobset.causes import COMPLETED, Cause, Trigger, unix_time
@@ -21,6 +21,7 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_line import is_peers_sign
+from inplace.common.wire.members import members_text
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_hang
 from inplace.controller.plan.budget import recreate
@@ -148,26 +149,35 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
     if decision.synced > scope.synced + 1:
         _restore(draft, scope, decision)
     elif decision.synced > scope.synced and decision.synced == deprecated:
-        _skip(draft, scope, decision.synced)
+        _skip(draft, scope, decision)
     elif (decision.synced, deprecated) != (scope.synced, scope.deprecated):
         if decision.synced > scope.synced > 0:
             _note_run(draft, scope)
-        write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
+        write_scope(draft.status, scope, _fields(scope, decision.synced, deprecated, decision))
         _note_restart(draft, scope, is_over=decision.synced > scope.synced, is_decided=True)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
 
 
-def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
+def _fields(scope: Scope, synced: int, deprecated: int, decision: Decision) -> dict[str, Any]:
+    """Return the fields of one write that say S, D, and who runs in S (docs/adr/0107)."""
+    fields: dict[str, Any] = dict(fields_of_epochs(scope, synced, deprecated))
+    if scope.has_spares and synced > scope.synced:
+        of_s = decision.members if decision.members is not None and decision.members.epoch == synced else None
+        fields[wire.MEMBERS_FIELD] = members_text(of_s) if of_s is not None else ""
+    return fields
+
+
+def _skip(draft: Draft, scope: Scope, decision: Decision) -> None:
     """Sync and deprecate an epoch at once: a Pod that had announced it is gone, and may still wait at its barrier.
 
     No worker starts in it. The restart goes on to the epoch after, which is not counted again.
     """
-    scope = draft.jobset.scopes_in(draft.status)[scope.name]  # with what this pass has exempted
+    scope, epoch = draft.jobset.scopes_in(draft.status)[scope.name], decision.synced  # with what this pass has exempted
     after = min(epoch + 1, INT32_MAX)
     skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
     exemption = {wire.EXEMPT_EPOCHS: skipped.exempt, wire.LAST_EXEMPT_EPOCH: skipped.last_exempt}
-    write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
+    write_scope(draft.status, scope, _fields(scope, epoch, epoch, decision) | exemption)
     if wire.ESCALATION_USES in draft.status:
         draft.status[wire.ESCALATION_USES] = led_on(draft.status, scope.name, epoch, after)
     lead_on(draft, scope, epoch, after)
@@ -177,7 +187,7 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
 
 def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
     """Write an S that the status had lost; what it proves beyond maxRestarts was not counted. docs/adr/0007."""
-    write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, decision.deprecated))
+    write_scope(draft.status, scope, _fields(scope, decision.synced, decision.deprecated, decision))
     policy = draft.jobset.failure_policy
     uncounted = max(0, decision.restarts - policy.restarts_max) if policy is not None else 0
     if uncounted:
@@ -253,7 +263,7 @@ def _cannot_restart(draft: Draft, job: Job) -> bool:
     if place[0] not in draft.order.expected:
         return False
     scope = draft.jobset.scope_of(place[0])
-    completed = (job.status.succeeded or 0) > 0
+    completed = (job.status.succeeded or 0) > 0 and not scope.has_spares  # there a spare may take its place
     return place in draft.observed.decisions[scope.name].recreate or (completed and _is_restarting(draft, scope.name))
 
 

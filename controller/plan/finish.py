@@ -15,6 +15,7 @@ from typing import Final
 from inplace.common.jobset import conditions
 from inplace.common.jobset.causes import Failure, unix_time
 from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job
 from inplace.common.jobset.rules import first_failed
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, DeleteJobSet
@@ -23,6 +24,7 @@ from inplace.controller.plan.history import note_last_failure
 
 # A clock that is corrected, or a longer sleep than the event loop likes, is found within the hour.
 REQUEUE_S_MAX: Final = 3600.0
+SPARES_END_S: Final = 30.0  # an agent sees the end within a second; a Pod without one never ends
 
 
 def complete(draft: Draft) -> bool:
@@ -35,19 +37,26 @@ def complete(draft: Draft) -> bool:
     def counted(names: Iterable[str]) -> int:
         return sum(not policy.targets or places[name][0] in policy.targets for name in names)
 
-    succeeded = counted(job.metadata.name for job in draft.buckets.successful)
+    done = [job for job in draft.buckets.active if _is_done(draft, job)]
+    succeeded = counted(job.metadata.name for job in (*draft.buckets.successful, *done))
     left = counted(job.metadata.name for job in draft.buckets.left)
     total = counted(places)
     if left and left == total:
         fail(draft, conditions.none_can_succeed(first_failed(draft.buckets.left).metadata.name))
         return True
-    if not draft.buckets.successful or succeeded < (1 if policy.operator == "Any" else total - left):
+    if not (draft.buckets.successful or done) or succeeded < (1 if policy.operator == "Any" else total - left):
         return False
     draft.set(conditions.ALL_JOBS_COMPLETED)
     draft.set(conditions.RESTART_COMPLETED)
     draft.status["terminalState"] = conditions.COMPLETED
     end_waiting(draft)
     return True
+
+
+def _is_done(draft: Draft, job: Job) -> bool:
+    """Say whether all members of a Job with spares have completed: its other Pods train nothing any more."""
+    place = draft.jobset.places.find(job.metadata.name)
+    return place is not None and place[0] in draft.observed.done
 
 
 def fail(draft: Draft, condition: conditions.Condition, failure: Failure | None = None) -> None:
@@ -70,10 +79,30 @@ def end_waiting(draft: Draft) -> None:
 
 
 def delete_active_when_finished(draft: Draft) -> bool:
-    """Stop what still runs of a finished JobSet; finished Jobs stay, for their logs."""
-    for job in draft.buckets.active if draft.jobset.is_finished else ():
-        draft.delete(job, DeleteJob.FINISHED)
+    """Stop what still runs of a finished JobSet; finished Jobs stay, for their logs. Spares may end by themselves."""
+    jobset = draft.jobset
+    for job in draft.buckets.active if jobset.is_finished else ():
+        left_s = _spares_end_in_s(draft) if jobset.is_true(conditions.COMPLETED) and _has_spares(jobset, job) else 0.0
+        if left_s > 0.0:
+            draft.look_again(left_s)
+        else:
+            draft.delete(job, DeleteJob.FINISHED)
     return False
+
+
+def _has_spares(jobset: JobSet, job: Job) -> bool:
+    place = jobset.places.find(job.metadata.name)
+    is_member = place is not None and place[0] not in jobset.opted_out
+    return place is not None and is_member and jobset.scope_of(place[0]).has_spares
+
+
+def _spares_end_in_s(draft: Draft) -> float:
+    """Return for how long the spares of a completed JobSet may still end, so that their Job completes, too."""
+    try:
+        ended_s = _finished_at(draft.jobset).timestamp()
+    except ValueError:
+        return 0.0
+    return min(SPARES_END_S, ended_s + SPARES_END_S - draft.now_s)
 
 
 def delete_after_ttl(draft: Draft) -> bool:

@@ -115,6 +115,8 @@ def leave_marked_node(draft: Draft, scope: Scope, decision: Decision) -> Decisio
     if runs_on or is_skipped or decision.exceeded:
         return decision
     without_sync = replace(decision, synced=scope.synced, deprecated=scope.synced)
+    if scope.has_spares:  # the ledger avoids its slot where a spare is there, and the Pod may stay as a spare
+        return decision
     marked = next(iter(draft.observed.marked.get(scope.name, ())), None)
     if marked is None:
         open_s = draft.observed.asking.get(scope.name)

@@ -20,6 +20,7 @@ from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.last_restart import entry_of
 from inplace.common.jobset.requests import RestartRequest
 from inplace.common.jobset.scopes import CRD_CURE, Saving, Scope, write_scope
+from inplace.common.jobset.settings import save_within_s
 from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
@@ -67,8 +68,34 @@ def restart_on_request(draft: Draft) -> bool:
     return False
 
 
+def exchange_members(draft: Draft) -> bool:
+    """Restart a group that spares make larger, as if a person had asked for it: with the time to save first."""
+    jobset = draft.jobset
+    for name, size in draft.observed.growing.items():
+        scope = jobset.scopes[name]
+        if jobset.suspended or not scope.is_running or scope.saving_now is not None or scope.ranks is None:
+            continue
+        draft.note("GroupGrows", f"{_of(scope)}has {scope.ranks.size} members and restarts in place to have {size}")
+        _restart_after_saving(draft, scope)
+    return False
+
+
+def _of(scope: Scope) -> str:
+    return f"scope {scope.name}: it " if scope.name else "it "
+
+
+def _restart_after_saving(draft: Draft, scope: Scope) -> None:
+    jobs = [draft.jobset.replicated_job(name) for name in scope.members]
+    save_s = max((save_within_s(draft.jobset.annotations, job) for job in jobs), default=0)
+    if save_s:
+        _let_save(draft, (scope,), RestartRequest("", save_s))
+    else:
+        _restart(draft, (scope,), "")
+
+
 def _restart(draft: Draft, scopes: Sequence[Scope], request: str) -> None:
-    exempt_next_epoch(draft, scopes, Trigger.MANUAL, request=request)
+    """Deprecate; without the id of a request the controller itself wants it."""
+    exempt_next_epoch(draft, scopes, Trigger.MANUAL if request else Trigger.MEMBERS, request=request)
     draft.deprecating |= {scope.name for scope in scopes}
 
 
@@ -91,7 +118,8 @@ def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> 
         saving = Saving(scope.synced, wanted.id, until_s)
         write_scope(draft.status, scope, exemption(scope) | saving.fields())
         draft.look_again(until_s - now_s)
-    draft.note("SavingRequested", f"request {wanted.id}: the workers have {wanted.save_s} s to save before the restart")
+    who = f"request {wanted.id}: " if wanted.id else ""
+    draft.note("SavingRequested", f"{who}the workers have {wanted.save_s} s to save before the restart")
 
 
 def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:

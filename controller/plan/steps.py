@@ -38,7 +38,7 @@ from inplace.controller.plan.layout import (
     resize_jobs,
 )
 from inplace.controller.plan.leaving import leave_bad_domains
-from inplace.controller.plan.manual import restart_on_request
+from inplace.controller.plan.manual import exchange_members, restart_on_request
 from inplace.controller.plan.objects import ensure_claims, ensure_service, keep_gang
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
@@ -115,6 +115,7 @@ STEPS: Final[tuple[Step, ...]] = (
     follow_suspend,
     avoid_bad_nodes,
     lift_gates,
+    exchange_members,
     restart_on_request,
     excuse_disruptions,
     decide_epochs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from inplace.common.jobset.causes import Cause, unix_time
 from inplace.common.jobset.escalation import pod_leaving, use_of_restart
@@ -17,15 +18,19 @@ from inplace.common.jobset.rules import Matches
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.lease import promised_s
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import Plan
 from inplace.controller.tracking.counts import SCOPES_SHOWN_MAX, GroupCount, JobSetCount, summed
-from inplace.controller.tracking.memories import BlockedPods, Fences, LastSteps, MarkedPods
+from inplace.controller.tracking.memories import BlockedPods, Fences, LastSteps, MarkedPods, SpareClock
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
 from inplace.controller.tracking.notice_board import NoticeBoard
+
+GRACE_S: Final = 30.0  # of a Pod that says nothing: Kubernetes' default
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -64,6 +69,7 @@ class ScopeLedger:
         marked: which Pods are on marked nodes, since the last sync.
         notices: what its Pods tell of the workers that run.
         works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
+        clock: what a scope with spares waits for.
     """
 
     jobset_uid: str
@@ -82,6 +88,12 @@ class ScopeLedger:
     marked: MarkedPods = field(default_factory=MarkedPods)
     notices: NoticeBoard = field(default_factory=NoticeBoard)
     works: dict[str, PodWork] = field(default_factory=dict)
+    clock: SpareClock = field(default_factory=SpareClock)
+
+    @property
+    def members(self) -> MemberLedger | None:
+        """Return the ledger of a scope with spares; None of one without."""
+        return self.ledger if isinstance(self.ledger, MemberLedger) else None
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -94,10 +106,30 @@ class ScopeLedger:
         for uid in self.fences.kept(now_s):
             self.ledger.fence(uid)
 
+    def trust(self, promised_s: Callable[[], float], now_s: float) -> float | None:
+        """Count members of which nobody sees anything as ended, once that was promised; return in how many seconds.
+
+        Args:
+            promised_s: within how many seconds a worker whose epoch is over ends; asked where a member is in doubt.
+            now_s: monotonic.
+        """
+        ledger, since_s = self.members, self.fences.since_s(now_s)
+        if ledger is None or since_s is None or not ledger.doubted:
+            return None
+        if (left_s := since_s + promised_s() - now_s) > 0.0:
+            return left_s
+        for number in ledger.doubted:
+            ledger.trust(number)
+        return None
+
     def slots(self) -> Slots:
         """Return what the ledger knows of its slots in O(1): of an epoch that runs, which have no Pod in it."""
         ledger = self.ledger
         running, done = ledger.arrived(ledger.synced), ledger.completed
+        if self.members is not None:
+            return GroupCount(
+                "", "", self.name, ledger.expected, ledger.standing(), ledger.synced, ledger.deprecated
+            ).slots
         counts = {SlotState.RUNS: running, SlotState.COMPLETED: done}
         counts[SlotState.VACANT] = max(0, ledger.shape.size - running - done)
         return Slots(counts, ledger.synced, ledger.deprecated, self.name)
@@ -156,12 +188,17 @@ class Group:
         """Say whether agents wait for this JobSet's status: a ledger asks for another one."""
         return any(scope_ledger.due_since_s is not None for scope_ledger in self.ledgers.values())
 
-    def open_ledgers(self) -> None:
-        """Begin to count anew, from what the status says."""
+    def open_ledgers(self, listed: int) -> None:
+        """Begin to count anew, from what the status says.
+
+        Args:
+            listed: the version of the list of Pods with which this controller began; 0 if it saw this JobSet before
+                any of its Pods.
+        """
         self.ledgers = {}
         if self.jobset.is_in_place and self.jobset.is_ours and not self.jobset.oversize:
             for name, scope in self.jobset.scopes.items():
-                ledger = Ledger(self._shape(name), scope.synced, scope.deprecated)
+                ledger = self._ledger(name, scope, listed)
                 cause = cause_of(self.jobset.status, scope)
                 self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger, cause=cause)
                 self.ledgers[name].note_status(scope)
@@ -185,8 +222,34 @@ class Group:
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
                         scope_ledger.cause, scope_ledger.silence, scope_ledger.works = None, LastSteps(), {}
-                scope_ledger.ledger.learn(scope.synced, scope.deprecated)
+                    if (ranks := scope.ranks) is not None:
+                        scope_ledger.clock.note_members(ranks.size, self.jobset.member_policy(scope).wait_s)
+                if scope_ledger.members is not None:
+                    scope_ledger.members.learn(scope.synced, scope.deprecated, scope.ranks)
+                    scope_ledger.members.sizes = self.jobset.member_policy(scope).sizes
+                else:
+                    scope_ledger.ledger.learn(scope.synced, scope.deprecated)
                 scope_ledger.note_status(scope)
+
+    def _ledger(self, name: str, scope: Scope, listed: int) -> Ledger:
+        if not scope.has_spares:
+            return Ledger(self._shape(name), scope.synced, scope.deprecated)
+        sizes = self.jobset.member_policy(scope).sizes
+        return MemberLedger(
+            self._shape(name), scope.synced, scope.deprecated, sizes=sizes, members=scope.ranks, since=listed
+        )
+
+    def promised_s(self) -> float:
+        """Return within how many seconds a worker ends whose epoch is over: by its lease, or by kubelet's grace."""
+        if (after_s := self.jobset.fence_after_s) is not None:
+            return promised_s(after_s)
+        specs = [job.template().get("spec") or {} for job in self.jobset.replicated_jobs if not job.has_opted_out]
+        pods = [(spec.get("template") or {}).get("spec") or {} for spec in specs]
+        return float(max(pod.get("terminationGracePeriodSeconds") or GRACE_S for pod in pods))
+
+    def _wait_s(self, name: str) -> float:
+        """Return for how long a scope with spares waits for more Pods."""
+        return self.jobset.member_policy(self.jobset.scopes[name]).wait_s
 
     def reshape(self) -> None:
         """Tell every ledger which slots are expected now."""
@@ -222,7 +285,12 @@ class Group:
                 ledger = other.ledger
                 elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
         restarts_max = -1 if self.jobset.has_no_step_left(scope) else policy.restarts_max
-        return self.ledgers[name].ledger.decide(restarts_max=restarts_max, uncounted=scope.exempt - elsewhere)
+        own, uncounted = self.ledgers[name], scope.exempt - elsewhere
+        if own.members is None:
+            return own.ledger.decide(restarts_max=restarts_max, uncounted=uncounted)
+        return own.members.decide(
+            restarts_max=restarts_max, uncounted=uncounted, waited=own.clock.waited, avoided=own.marked.slots
+        )
 
     def causes(self) -> Mapping[str, Cause]:
         """Return why each scope restarts, of those that do."""
@@ -262,16 +330,29 @@ class Group:
         """Ask every ledger."""
         return {name: self.decide(name) for name in self.ledgers}
 
+    def done(self) -> frozenset[str]:
+        """Return the scopes with spares whose members have all completed."""
+        found = ((name, one.members) for name, one in self.ledgers.items())
+        return frozenset(name for name, ledger in found if ledger is not None and ledger.is_done)
+
+    def growing(self) -> Mapping[str, int]:
+        """Return the scopes that may restart to become larger, and the size that they would have."""
+        may_grow = ((name, one.members) for name, one in self.ledgers.items() if one.clock.may_grow)
+        return {name: ledger.grown for name, ledger in may_grow if ledger is not None and ledger.grown}
+
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
         jobset, ledger = self.jobset, scope_ledger.ledger
         scope_ledger.pass_fences(now_s)
+        scope_ledger.trust(self.promised_s, now_s)
+        if scope_ledger.members is not None:
+            scope_ledger.clock.note(scope_ledger.members, self._wait_s(scope_ledger.name), now_s)
         due = waits = False
         is_paused = now_s < scope_ledger.paused_until_s
         if not (is_paused or jobset.is_finished or jobset.suspended or jobset.is_leaving):
             decision = self.decide(scope_ledger.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
-            due = changes or decision.exceeded or bool(decision.recreate)
+            due = changes or decision.exceeded or bool(decision.recreate) or scope_ledger.name in self.done()
             # A Pod that announced beyond S asks for a change; before the first sync all Pods wait.
             waits = changes or scope_ledger.slots().is_restarting or (ledger.synced == 0 and ledger.shape.size > 0)
         scope_ledger.note_waiting(now_s, waits=waits)
@@ -281,9 +362,12 @@ class Group:
             scope_ledger.due_since_s = now_s
         return due
 
-    def fence_wait_s(self, now_s: float) -> float | None:
-        """Return when the next Pod that leaves may be counted as gone; None when none is waited for."""
+    def wait_s(self, now_s: float) -> float | None:
+        """Return when a ledger may decide otherwise because of the time alone; None for never."""
         waits_s = [scope_ledger.fences.next_in_s(now_s) for scope_ledger in self.ledgers.values()]
+        for name, one in self.ledgers.items():
+            if one.members is not None:
+                waits_s += [one.trust(self.promised_s, now_s), one.clock.next_in_s(self._wait_s(name), now_s)]
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def counts(self, now_s: float) -> Iterator[GroupCount]:
@@ -301,7 +385,7 @@ class Group:
             yield GroupCount(
                 *self.key,
                 scope=name,
-                expected=ledger.shape.size,
+                expected=ledger.expected,
                 standing=ledger.standing(),
                 synced=ledger.synced,
                 deprecated=ledger.deprecated,

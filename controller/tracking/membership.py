@@ -22,10 +22,12 @@ from inplace.common.jobset.note import Note
 from inplace.common.jobset.notices import NO_KINDS, restart_on
 from inplace.common.jobset.service import Service
 from inplace.common.kube.clock import Clock
+from inplace.common.kube.codec import version_number
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import micro_time
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.observed import PATIENCE_S
 from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
 from inplace.controller.tracking.counts import GroupCount, current, division, readable, side
@@ -61,6 +63,10 @@ class Membership:
     _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
     _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
+    _listed: int = 0  # the version of the newest list of Pods; 0 before the first
+    _fresh: set[str] = field(
+        default_factory=set
+    )  # JobSets that were seen before any Pod could be made for them, by UID
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
@@ -86,6 +92,7 @@ class Membership:
             assert old is not None
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._groups.pop(old["metadata"]["uid"], None)
+            self._fresh.discard(old["metadata"]["uid"])
             self._users.forget(old["metadata"]["uid"])
             self._uids.pop(key, None)
             self.wake(key, 0.0)
@@ -103,11 +110,23 @@ class Membership:
         group = self._groups.get(jobset.uid)
         if group is None:
             group = self._groups[jobset.uid] = Group(jobset)
+            version = version_number(jobset.resource_version) or 0
+            if not jobset.status and 0 < self._listed <= version:
+                self._fresh.add(jobset.uid)  # a controller writes a status before it makes Jobs
             self._uids[group.key] = jobset.uid
             self._open_ledgers(group)
         else:
             self._follow(group, jobset)
         self.wake(group.key, 0.0)
+
+    def pods_listed(self, version: int) -> None:
+        """Take in that what happened to Pods before this version may have been missed: a list was read."""
+        self._listed = version
+        self._fresh.clear()
+        for group in self:
+            for scope_ledger in group.ledgers.values():
+                if scope_ledger.members is not None:
+                    scope_ledger.members.relisted(version)
 
     def expect(self, group: Group, expected: frozenset[str], left: frozenset[tuple[str, int]]) -> None:
         """Take in which replicatedJobs the barriers wait for, and which of their Jobs it does not."""
@@ -170,7 +189,7 @@ class Membership:
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
             ledger = scope_ledger.ledger
-            self.gathering.note_missing(ledger.shape.size - ledger.arrived(ledger.next_epoch))
+            self.gathering.note_missing(ledger.expected - ledger.arrived(ledger.next_epoch))
             self._wake_if_due(group, scope_ledger)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
@@ -214,7 +233,7 @@ class Membership:
 
     def _open_ledgers(self, group: Group) -> None:
         """Start counting from nothing, with every Pod that is known."""
-        group.open_ledgers()
+        group.open_ledgers(0 if group.jobset.uid in self._fresh else self._listed)
         self._read_all_pods(group)
         self._note_due(group, *group.ledgers.values())
 
@@ -303,8 +322,10 @@ class Membership:
             return group, None, Reading(None)
         jobset, uid = group.jobset, pod.metadata.uid
         counts = is_current(jobset, job) and uid not in jobset.replaced_pods
-        reading = read_pod(pod, place, current=counts, annotations=jobset.annotations)
-        return group, group.ledger_of(place[0]), reading
+        scope_ledger = group.ledger_of(place[0])
+        has_spares = scope_ledger is not None and scope_ledger.members is not None
+        reading = read_pod(pod, place, current=counts, annotations=jobset.annotations, has_spares=has_spares)
+        return group, scope_ledger, reading
 
     def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
         """Find them for a Pod whose Job is unknown; it is in no slot."""
@@ -351,6 +372,8 @@ class Membership:
     def _note_sign(self, scope_ledger: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
         group = self._groups.get(scope_ledger.jobset_uid)
+        if not self._plays(scope_ledger, new if new is not None else old):
+            return
         if scope_ledger.cause is not None:
             if new is not None and group is not None:
                 job = self._job_of(new, new.job_uid or "")
@@ -374,6 +397,13 @@ class Membership:
         scope_ledger.cause = Cause(trigger, now, now_s, failure, after_s)
         if trigger is Trigger.DISRUPTED and group is not None:
             self.wake(group.key, 0.0)  # that it is not counted is written BEFORE the Pod is forgotten
+
+    def _plays(self, scope_ledger: ScopeLedger, pod: Pod | None) -> bool:
+        """Say whether a Pod is of the epoch that runs: a spare restarts nobody, whatever becomes of it."""
+        number = pod.completion_index if pod is not None else None
+        if scope_ledger.members is None or number is None or not number.isdigit():
+            return True
+        return scope_ledger.ledger.plays(Slot("", 0, int(number)))
 
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
         calm = [scope_ledger for scope_ledger in ledgers if scope_ledger.waits_since_s is None]

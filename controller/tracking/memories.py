@@ -14,6 +14,7 @@ from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
 from inplace.common.jobset.marked_nodes import MarkedPod
 from inplace.common.jobset.service import Service
 from inplace.common.protocol.lease import fenced_in_s
+from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.stall import LastProgress
 
 
@@ -129,6 +130,12 @@ class MarkedPods:
         return max((asked_s + HOLD_S_MAX - now_s for asked_s in self._open_s.values()), default=0.0)
 
     @property
+    def slots(self) -> frozenset[int]:
+        """Return the numbers of the Pods that are to leave."""
+        numbers = (one.pod.completion_index or "" for one in self._leaving.values())
+        return frozenset(int(number) for number in numbers if number.isdigit())
+
+    @property
     def leaving(self) -> tuple[MarkedPod, ...]:
         """Return the Pods that are to leave."""
         return tuple(self._leaving.values())
@@ -174,13 +181,17 @@ class Fences:
         """Drop a Pod that is gone."""
         self.promises.pop(uid, None)
 
-    def kept(self, now_s: float) -> tuple[str, ...]:
-        """Return the Pods whose workers have ended by now."""
+    def since_s(self, now_s: float) -> float | None:
+        """Return since when every epoch so far is over; None while one may run."""
         if self.over_since_s is None and self.shows_over:
             self.over_since_s = now_s
-        if self.over_since_s is None or not self.promises:
+        return self.over_since_s
+
+    def kept(self, now_s: float) -> tuple[str, ...]:
+        """Return the Pods whose workers have ended by now."""
+        since_s = self.since_s(now_s)
+        if since_s is None or not self.promises:
             return ()
-        since_s = self.over_since_s
         return tuple(uid for uid, promised in self.promises.items() if fenced_in_s(since_s, promised, now_s) <= 0.0)
 
     def next_in_s(self, now_s: float) -> float | None:
@@ -189,6 +200,58 @@ class Fences:
             return None
         waits_s = [fenced_in_s(self.over_since_s, promised, now_s) for promised in self.promises.values()]
         return min((wait_s for wait_s in waits_s if wait_s > 0.0), default=None)
+
+
+# What a group with spares waits for (docs/adr/0107): more Pods, and the end of members that nobody sees any more.
+@dataclass(slots=True)
+class SpareClock:
+    """The waits of one scope, by this process's clock; the next leader begins anew.
+
+    Args:
+        short_since_s: since when fewer Pods can come than the group would have at most; None while enough can.
+        grows_since_s: since when spares would make the running group larger; None while none would.
+        waited: long enough for more Pods: the barrier may lift for fewer.
+        may_grow: the running group may restart to become larger.
+        grows_to: so many members it could become; one that gets no larger by a restart waits twice as long.
+        growth_wait_s: before the next growth, beyond what its policy says.
+    """
+
+    short_since_s: float | None = None
+    grows_since_s: float | None = None
+    waited: bool = False
+    may_grow: bool = False
+    grows_to: int = 0
+    growth_wait_s: float = 0.0
+
+    def note(self, ledger: MemberLedger, wait_s: float, now_s: float) -> None:
+        """Take in where a ledger stands."""
+        self.short_since_s = _since(self.short_since_s, now_s, holds=ledger.is_short)
+        self.grows_since_s = _since(self.grows_since_s, now_s, holds=ledger.grown > 0)
+        self.waited = self.short_since_s is not None and now_s - self.short_since_s >= wait_s
+        growth_s = wait_s + self.growth_wait_s
+        self.may_grow = self.grows_since_s is not None and now_s - self.grows_since_s >= growth_s
+        if self.may_grow:
+            self.grows_to = ledger.grown
+
+    def note_members(self, size: int, wait_s: float) -> None:
+        """Note how many members the next epoch got."""
+        if self.grows_to:
+            self.growth_wait_s = 0.0 if size >= self.grows_to else max(2.0 * self.growth_wait_s, wait_s)
+        self.grows_to = 0
+
+    def next_in_s(self, wait_s: float, now_s: float) -> float | None:
+        """Return when one of the two waits is over; None while nothing waits."""
+        ends = [
+            None if self.short_since_s is None else self.short_since_s + wait_s,
+            None if self.grows_since_s is None else self.grows_since_s + wait_s + self.growth_wait_s,
+        ]
+        return min((end_s - now_s for end_s in ends if end_s is not None and end_s > now_s), default=None)
+
+
+def _since(since_s: float | None, now_s: float, *, holds: bool) -> float | None:
+    if not holds:
+        return None
+    return now_s if since_s is None else since_s
 
 
 # Find the JobSets that use a Service or a claim by its name: they wait for it, and create their own when it goes.

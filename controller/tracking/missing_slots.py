@@ -43,7 +43,7 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
     return WaitingBarrier(
         epoch=epoch,
         arrived=ledger.arrived(epoch),
-        expected=ledger.shape.size,
+        expected=ledger.expected,
         waited_s=waited_s,
         missing=tuple(islice(_missing(membership, group, scope_ledger, epoch, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.names_in_the_way() if is_told else {},

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from inplace.common.jobset.kinds import Pod
 from inplace.common.jobset.notices import restart_on
+from inplace.common.kube.codec import version_number
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MIN, promised_s
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_announcement
 from inplace.common.wire.notice import Notice, parse_notice
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 
@@ -35,7 +37,14 @@ class Reading:
     notice: Notice | None = None
 
 
-def read_pod(pod: Pod, place: tuple[str, int], *, current: bool, annotations: Mapping[str, Any] = _NONE) -> Reading:
+def read_pod(
+    pod: Pod,
+    place: tuple[str, int],
+    *,
+    current: bool,
+    annotations: Mapping[str, Any] = _NONE,
+    has_spares: bool = False,
+) -> Reading:
     """Read one Pod.
 
     Args:
@@ -44,6 +53,7 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool, annotations: Ma
         current: that Job belongs to the group as it should be now; a Pod of another Job only matters while its
             containers may still run.
         annotations: of the JobSet: they say which notices are failures.
+        has_spares: its group has some, so only what an agent announces that reads members counts (docs/adr/0107).
     """
     life = life_of(pod, current=current)
     if not current and life is not PodLife.LEAVING:
@@ -76,7 +86,15 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool, annotations: Ma
         failed_epoch = notice.epoch
     given_up = pod.is_given_up and fenced_within_s(pod) is not None
     slot, name = Slot(*place, index), pod.metadata.name
-    view = PodView(pod.metadata.uid, slot, epoch, life, worker_of(pod), name, failed_epoch, given_up)
+    version = ran = 0
+    if has_spares:  # an agent that reads no members would start its worker as soon as it sees S
+        known = ran_before(pod, epoch)
+        version, ran, epoch = (
+            version_number(pod.metadata.resource_version) or 0,
+            known or 0,
+            None if known is None else epoch,
+        )
+    view = PodView(pod.metadata.uid, slot, epoch, life, worker_of(pod), name, failed_epoch, given_up, version, ran)
     return Reading(view, "; ".join(problems), notice)
 
 
@@ -131,6 +149,12 @@ def epoch_of(pod: Pod) -> int | None:
     """
     keys = pod.metadata.annotations
     return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
+
+
+def ran_before(pod: Pod, epoch: int | None) -> int | None:
+    """Return the last epoch that a Pod ran before it announced one; None if its agent does not say so."""
+    keys = pod.metadata.annotations
+    return None if keys is None or epoch is None else read_announcement(keys.ran, epoch)
 
 
 def known_epoch(pod: Pod) -> int:

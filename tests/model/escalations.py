@@ -337,7 +337,7 @@ class EscalationWorld:
         believed = json.loads(status) | ({wire.ESCALATION_USES: json.loads(uses)} if self.forgets else {})
         jobset = self._jobset(_text(believed))
         group = Group(jobset)
-        group.open_ledgers()
+        group.open_ledgers(0)
         (scope_ledger,) = group.ledgers.values()
         if cause[0] and scope_ledger.cause is None:
             seen = time_of(START_S + clock_s)

@@ -299,7 +299,7 @@ class PacingWorld:
         """Return the status after one pass."""
         jobset = self._jobset(status, requests)
         group = Group(jobset)
-        group.open_ledgers()
+        group.open_ledgers(0)
         (scope_ledger,) = group.ledgers.values()
         if sign[0] and scope_ledger.cause is None:
             scope_ledger.cause = Cause(Trigger(sign[0]), _time(sign[1]))
