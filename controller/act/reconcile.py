@@ -91,7 +91,7 @@ class Reconciler:
             return None
         self._known[key] = group.jobset.uid
         for scope_ledger in group.ledgers.values():
-            group.note_due(scope_ledger, self.clock.monotonic_s())  # the time alone may have changed its answer
+            group.pass_time(scope_ledger, self.clock.monotonic_s())
         observed = await self._observe(group)
         planned = plan(observed)
         jobset = group.jobset

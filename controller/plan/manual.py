@@ -75,13 +75,12 @@ def exchange_members(draft: Draft) -> bool:
         scope = jobset.scopes[name]
         if jobset.suspended or not scope.is_running or scope.saving_now is not None or scope.ranks is None:
             continue
-        draft.note("GroupGrows", f"{_of(scope)}has {scope.ranks.size} members and restarts in place to have {size}")
+        which = f"scope {name}: " if name else ""
+        draft.note(
+            "GroupGrows", f"{which}it runs with {scope.ranks.size} members, and restarts in place to run with {size}"
+        )
         _restart_after_saving(draft, scope)
     return False
-
-
-def _of(scope: Scope) -> str:
-    return f"scope {scope.name}: it " if scope.name else "it "
 
 
 def _restart_after_saving(draft: Draft, scope: Scope) -> None:

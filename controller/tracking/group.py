@@ -340,13 +340,17 @@ class Group:
         may_grow = ((name, one.members) for name, one in self.ledgers.items() if one.clock.may_grow)
         return {name: ledger.grown for name, ledger in may_grow if ledger is not None and ledger.grown}
 
+    def pass_time(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
+        """Let a ledger know what is over by now; say whether a wait has begun, at whose end somebody must look."""
+        scope_ledger.pass_fences(now_s)
+        scope_ledger.trust(self.promised_s, now_s)
+        members = scope_ledger.members
+        return members is not None and scope_ledger.clock.note(members, self._wait_s(scope_ledger.name), now_s)
+
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
         jobset, ledger = self.jobset, scope_ledger.ledger
-        scope_ledger.pass_fences(now_s)
-        scope_ledger.trust(self.promised_s, now_s)
-        if scope_ledger.members is not None:
-            scope_ledger.clock.note(scope_ledger.members, self._wait_s(scope_ledger.name), now_s)
+        has_begun = self.pass_time(scope_ledger, now_s)
         due = waits = False
         is_paused = now_s < scope_ledger.paused_until_s
         if not (is_paused or jobset.is_finished or jobset.suspended or jobset.is_leaving):
@@ -360,7 +364,7 @@ class Group:
             scope_ledger.due_since_s = None
         elif scope_ledger.due_since_s is None:
             scope_ledger.due_since_s = now_s
-        return due
+        return due or has_begun
 
     def wait_s(self, now_s: float) -> float | None:
         """Return when a ledger may decide otherwise because of the time alone; None for never."""

@@ -223,15 +223,15 @@ class SpareClock:
     grows_to: int = 0
     growth_wait_s: float = 0.0
 
-    def note(self, ledger: MemberLedger, wait_s: float, now_s: float) -> None:
-        """Take in where a ledger stands."""
+    def note(self, ledger: MemberLedger, wait_s: float, now_s: float) -> bool:
+        """Take in where a ledger stands; say whether a wait has begun, or is over."""
+        before = (self.short_since_s, self.grows_since_s, self.waited, self.may_grow)
         self.short_since_s = _since(self.short_since_s, now_s, holds=ledger.is_short)
         self.grows_since_s = _since(self.grows_since_s, now_s, holds=ledger.grown > 0)
-        self.waited = self.short_since_s is not None and now_s - self.short_since_s >= wait_s
-        growth_s = wait_s + self.growth_wait_s
-        self.may_grow = self.grows_since_s is not None and now_s - self.grows_since_s >= growth_s
+        self.waited, self.may_grow = (end_s is not None and now_s >= end_s for end_s in self._ends(wait_s))
         if self.may_grow:
             self.grows_to = ledger.grown
+        return before != (self.short_since_s, self.grows_since_s, self.waited, self.may_grow)
 
     def note_members(self, size: int, wait_s: float) -> None:
         """Note how many members the next epoch got."""
@@ -241,11 +241,15 @@ class SpareClock:
 
     def next_in_s(self, wait_s: float, now_s: float) -> float | None:
         """Return when one of the two waits is over; None while nothing waits."""
-        ends = [
-            None if self.short_since_s is None else self.short_since_s + wait_s,
-            None if self.grows_since_s is None else self.grows_since_s + wait_s + self.growth_wait_s,
-        ]
-        return min((end_s - now_s for end_s in ends if end_s is not None and end_s > now_s), default=None)
+        return min((end_s - now_s for end_s in self._ends(wait_s) if end_s is not None and end_s > now_s), default=None)
+
+    def _ends(self, wait_s: float) -> tuple[float | None, float | None]:
+        """Return when the two waits end."""
+        short_s, grows_s = self.short_since_s, self.grows_since_s
+        return (
+            None if short_s is None else short_s + wait_s,
+            None if grows_s is None else grows_s + wait_s + self.growth_wait_s,
+        )
 
 
 def _since(since_s: float | None, now_s: float, *, holds: bool) -> float | None:

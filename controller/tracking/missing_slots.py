@@ -20,7 +20,7 @@ from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.observed import NAMES_MAX, PATIENCE_S, Missing, WaitingBarrier
 from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.membership import Membership
-from inplace.controller.tracking.pods import epoch_of
+from inplace.controller.tracking.pods import epoch_of, known_epoch, ran_before
 
 
 def find_missing_slots(membership: Membership, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
@@ -71,8 +71,24 @@ def _missing(
     for slot, uids in scope_ledger.ledger.absent(epoch, arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
+        members = scope_ledger.members
+        if members is not None and slot.completion_index in members.doubted:
+            words = "a worker of it may still run, for at most"
+            yield Missing(
+                _job_name(group, slot),
+                slot.completion_index,
+                f"{words} {group.promised_s():.0f} s: its pod's end was not seen",
+            )
+            continue
         ends = next((one for pod in pods if (one := scope_ledger.early_ends.of(pod.metadata.uid)) is not None), None)
         why = str(ends) if ends is not None else why_absent(job, pods, scope_ledger.fences.promises)
+        if (
+            members is not None
+            and len(pods) == 1
+            and known_epoch(pods[0])
+            and ran_before(pods[0], known_epoch(pods[0])) is None
+        ):
+            why = "its agent reads no members: give it the agent's image of this controller"
         yield Missing(_job_name(group, slot), slot.completion_index, why, pods[0] if len(pods) == 1 else None)
 
 

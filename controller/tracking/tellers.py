@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from inplace.common.jobset import conditions
 from inplace.common.jobset.causes import Cause, Trigger
@@ -20,6 +21,8 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.notice import BUSY
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.tracking.group import AcceptedStatus, Group, RestartTiming, ScopeLedger
+
+EXCHANGES_TOLD_MAX: Final = 5  # of an Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class RestartTimer:
 
     def _tell_end(self, accepted: AcceptedStatus, scope: Scope, timing: RestartTiming | None, cause: Cause) -> None:
         group, jobset, complete_s = accepted.group, accepted.after, accepted.due_since_s[scope.name]
-        size = group.ledgers[scope.name].ledger.shape.size
+        ranks = scope.ranks
+        size = ranks.size if ranks is not None else group.ledgers[scope.name].ledger.shape.size
         self._count(group, FINISHED, cause.trigger)
         entry = entry_of_sync(jobset.status, scope)
         seconds = None
@@ -116,7 +120,12 @@ class RestartTimer:
         if timing is not None:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
             self._observe("sync", accepted.at_s - complete_s)
-        message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
+        who = f"all {size} pods{_of(scope)}" if ranks is None else f"{size} members{_of(scope)}"
+        message = f"{who} are at epoch {scope.synced} {took}"
+        if ranks is not None:
+            message += "".join(
+                f"; slot {slot} plays rank {rank}" for rank, slot in ranks.exchanged[:EXCHANGES_TOLD_MAX]
+            )
         found = entry or {}
         if timing is not None and timing.blamed and timing.blamed != _pod_of(cause) and cause.failure is not None:
             message += f"; first of all, {cause}"

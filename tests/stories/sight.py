@@ -10,6 +10,7 @@ from inplace.common.jobset.restart_history import history_of
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import EVENTS, JOBS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_members
 from tests.controller.crew import Crew
 
 Sight = dict[str, str]
@@ -93,10 +94,14 @@ def _epochs(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         synced, deprecated = wire.epochs_of_status(part)
         scope = f"{part['name']}: " if "name" in part else ""
         yield f"epochs {scope}".rstrip(": "), f"{scope}S={synced} D={deprecated}" if synced or deprecated else ""
+        if (members := read_members(part.get(wire.MEMBERS_FIELD))) is not None:
+            exchanged = "".join(f", rank {rank} is slot {slot}" for rank, slot in members.exchanged)
+            shown = "nobody: the epoch is skipped" if members.skipped else f"{members.size}{exchanged}"
+            yield f"members {scope}".rstrip(": "), f"{scope}members: {shown}"
         if (saving := part.get(wire.SAVING)) is not None:
             yield (
                 f"saving {scope}".rstrip(": "),
-                f"{scope}workers save in epoch {saving['epoch']} for the request {saving['request']}",
+                f"{scope}workers save in epoch {saving['epoch']} for {_asked(saving)}",
             )
 
 
@@ -168,3 +173,7 @@ def _some(value: Any) -> bool:
 
 def _number(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _asked(saving: Mapping[str, Any]) -> str:
+    return f"the request {saving['request']}" if saving["request"] else "spares"

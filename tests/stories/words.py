@@ -23,6 +23,7 @@ from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from inplace.common.wire.last_line import last_line_text
+from inplace.common.wire.members import announcement_text, read_members
 from inplace.common.wire.notice import Notice, notice_text
 from inplace.simulator.cluster.nodes import node
 from tests.common.kube.answers import refusal
@@ -62,6 +63,7 @@ class StoryWorld(Vocabulary):
         self._asked: list[Callable[[], list[str]]] = []
         self._has_waited = self._is_stored = False
         self._restarts: Counter[str] = Counter()  # by Pod
+        self._ran: dict[str, int] = {}  # by Pod of a group with spares: the last epoch that it ran
 
     @staticmethod
     def is_virtual(line: str) -> bool:
@@ -261,7 +263,7 @@ class StoryWorld(Vocabulary):
         """`meet p0 p1`: the Pods announce the next epoch; their workers start once it begins."""
         epoch = (await self._synced()) + 1
         for number, (_, pod) in enumerate(self._slots(pods)):
-            await self._crew.announce(pod, epoch)
+            await self._crew.annotate(pod, self._announcement(pod, epoch))
             if number == 0:
                 await self._scene.see()
         await self._scene.pause(0.01)
@@ -276,12 +278,16 @@ class StoryWorld(Vocabulary):
     async def do_announce(self, epoch: str, *pods: str, line: str = "", at: str = "", **told: str) -> None:
         """`announce 2 p0`: any epoch; `announce 2 p0 p1 step=30 quiet=1`: with what the agent knows of its worker.
 
+        `announce 2 p0 plain=1`: by an agent that reads no members.
+
         `announce 2 p0 code=1 line="ValueError: 7" at=3`: how its worker ended, its last line, and when.
         """
+        plain = told.pop("plain", "")
         phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
         said = {wire.LAST_LINE: last_line_text(int(epoch) - 1, await self._moment_s(at), line)} if at else {}
         for _, name in self._slots(pods):
-            await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases} | said)
+            announced = wire.epoch_annotations(int(epoch)) if plain else self._announcement(name, int(epoch))
+            await self._crew.annotate(name, announced | {wire.PHASES: phases} | said)
             await self._scene.see()
 
     async def do_fail(
@@ -496,9 +502,32 @@ class StoryWorld(Vocabulary):
             await self._scene.admin.patch(JOBSETS, self._scene.namespace, "train", patch)
 
     async def _start_workers(self, epoch: int, pods: tuple[str, ...]) -> None:
-        for _, pod in self._slots(pods):
+        members = await self._members()
+        for (_, index), pod in self._slots(pods):
+            if members is not None and index not in members:
+                continue  # a spare
+            self._ran[pod] = epoch
             with suppress(NotFound):  # the JobSet failed meanwhile
                 await self._crew.set_worker(pod, run=epoch)
+
+    def _announcement(self, pod: str, epoch: int) -> dict[str, str]:
+        """Return the annotations of an announcement, as an agent of this group writes them."""
+        said = wire.epoch_annotations(epoch)
+        return said | ({wire.RAN: announcement_text(epoch, self._ran.get(pod, 0))} if self._has_spares else {})
+
+    @property
+    def _has_spares(self) -> bool:
+        templates = [job["template"].get("metadata") or {} for job in self._manifest["spec"]["replicatedJobs"]]
+        return any(wire.MEMBERS in (one.get("annotations") or {}) for one in (self._manifest["metadata"], *templates))
+
+    async def _members(self) -> list[int] | None:
+        """Return the slots that play in the epoch which runs; None where all do."""
+        if not self._has_spares:
+            return None
+        scopes: list[KubeObject] = (await self._crew.status()).get(wire.SCOPED_EPOCHS) or [{}]
+        (scope,) = scopes
+        members = read_members(scope.get(wire.MEMBERS_FIELD))
+        return members.slots() if members is not None and not members.skipped else []
 
     async def _began(self) -> str:
         created: str = (await self._crew.jobset())["metadata"]["creationTimestamp"]
