@@ -43,7 +43,7 @@ NEEDED: Final = {
     "batch/jobs": ("get", "list", "watch", "create", "patch", "delete"),
     "batch/jobs/status": ("patch",),
     "/pods": ("list", "watch", "patch"),
-    "/nodes": ("get",),
+    "/nodes": ("get", "list", "watch"),
     "/services": ("list", "watch", "create", "patch"),
     "/persistentvolumeclaims": ("list", "watch", "create"),
     "events.k8s.io/events": ("create", "patch"),
@@ -66,7 +66,7 @@ FOR_REFUSALS: Final = {"/events": ("list",)}
 FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
 """What a controller does beside that under --agent-opt-in: it knows no namespace that asks for agents before."""
 
-FOR_TAINTS: Final = {"/nodes": ("list", "patch"), f"{WORKLOADS.group}/{WORKLOADS.plural}": ("list",)}
+FOR_TAINTS: Final = {"/nodes": ("patch",), f"{WORKLOADS.group}/{WORKLOADS.plural}": ("list",)}
 """And under --taint-bad-nodes; without it, bad nodes are not tainted."""
 
 FOR_LEASE: Final = {f"{LEASES.group}/{LEASES.plural}": ("create", "get", "update")}
@@ -214,7 +214,7 @@ class Preflight:
         config, namespace = self._config, self._config.namespace
         needed = NEEDED | (FOR_OPT_IN if config.watches_namespaces else {})
         if namespace:
-            del needed["/nodes"]  # a Role cannot grant it, and only exclusive placement asks for it
+            del needed["/nodes"]  # a Role cannot grant it: nobody is placed exclusively, and no member leaves a cordoned node
         asked = _asked(needed, namespace)
         if config.leader_elect:
             asked += _asked(FOR_LEASE, config.lease_namespace, "inplace-controller")

@@ -21,9 +21,11 @@ from inplace.common.jobset.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
     NAMESPACE_CODEC,
+    NODE_CODEC,
     POD_CODEC,
     Job,
     Namespace,
+    Node,
     PersistentVolumeClaim,
     Pod,
 )
@@ -41,6 +43,7 @@ from inplace.common.kube.resources import (
     JOBS,
     JOBSETS,
     NAMESPACES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SERVICES,
@@ -110,9 +113,9 @@ class Term:
             keep=given_to_us if config.is_beside else None,
         )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC, membership.job_changed)
-        self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC, membership.service_changed)
+        self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC, membership.users.service_changed)
         self.claims: Informer[PersistentVolumeClaim] = self._informer(
-            PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC, membership.claim_changed
+            PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC, membership.users.claim_changed
         )
         self.pods: Informer[Pod] = self._informer(
             PODS,
@@ -136,6 +139,10 @@ class Term:
         self._marks = NodeMarksReader(
             client, membership, self.pods, self.recorder, clock, log, metrics, config.taint_limits is not None
         )
+        nodes: Informer[Node] = self._informer(
+            NODES, NODE_CODEC, self._marks.node_changed, field_selector="spec.unschedulable=true"
+        )
+        self._cordoned = None if config.namespace else nodes  # rights in one namespace are none for nodes
         self._taints = NodeTaints(
             client, config.taint_limits, self._is_bad_elsewhere, self.recorder, config.namespace, clock, log
         )
@@ -203,6 +210,8 @@ class Term:
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
+                if self._cordoned is not None:  # nobody waits for its first list: it only tells of planned moves sooner
+                    group.start_soon(self._cordoned.run, name="cordoned nodes")
                 if self._config.on_cluster or self._config.taint_limits is not None:
                     group.start_soon(partial(self._taints.run, self._is_taint_wanted), name="taints")
                 self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
@@ -276,6 +285,7 @@ class Term:
         codec: Codec[T],
         *handlers: Handler[T],
         label_selector: str | None = None,
+        field_selector: str | None = None,
         resync_s: float | None = None,
         keep: Callable[[T], bool] | None = None,
         gathering: Gathering | None = None,
@@ -296,6 +306,7 @@ class Term:
             log=self._log,
             namespace=self._config.namespace,
             label_selector=label_selector,
+            field_selector=field_selector,
             resync_s=resync_s,
             keep=keep,
             on_ending=count_ending,

@@ -34,7 +34,7 @@ from inplace.common.jobset.fields import (
 )
 from inplace.common.jobset.form import check_form, in_words
 from inplace.common.jobset.marked_nodes import leaves_marked_nodes
-from inplace.common.jobset.members import MemberPolicy, everyone, member_policies
+from inplace.common.jobset.members import MemberPolicy, MemberRequests, everyone
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
@@ -260,7 +260,12 @@ class JobSet:
     @cached_property
     def member_policies(self) -> Mapping[str, MemberPolicy]:
         """Return how many members each replicatedJob has that should have spares."""
-        return member_policies(self)
+        return self.member_requests.policies() if self.is_in_place else {}
+
+    @cached_property
+    def member_requests(self) -> MemberRequests:
+        """Return what it says of members."""
+        return MemberRequests(self.replicated_jobs, self.annotations, self.coordinator, self.awaited_to_complete)
 
     def member_policy(self, scope: Scope) -> MemberPolicy:
         """Return how many members a scope with spares has."""

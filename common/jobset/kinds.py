@@ -354,6 +354,12 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
     metadata: SlimMeta
 
 
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A Node, slim: its name is all that is read, of those that are cordoned."""
+
+    metadata: SlimMeta
+
+
 def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
     """Return the UID of the one owner that is the controller, when it is of this kind."""
     for owner in owners or ():
@@ -365,6 +371,7 @@ def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
 JOB_CODEC: Final = slim(Job)
 POD_CODEC: Final = slim(Pod)
 NAMESPACE_CODEC: Final = slim(Namespace)
+NODE_CODEC: Final = slim(Node)
 
 
 # What the controller keeps of a PersistentVolumeClaim.

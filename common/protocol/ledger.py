@@ -178,15 +178,6 @@ class Ledger:
         record = self._records.get(uid)
         return record is not None and record.expected and record.pod.life is PodLife.LIVE
 
-    def plays(self, slot: Slot) -> bool:  # noqa: ARG002 - in a group with spares not every slot does
-        """Say whether a worker of epoch S belongs into a slot."""
-        return True
-
-    @property
-    def expected(self) -> int:
-        """Return how many slots an epoch needs: of S while that runs, else of the next one."""
-        return self.shape.size
-
     def has_died(self, uid: str) -> bool:
         """Say whether a Pod's worker of epoch S died, as `decide` sees it early."""
         return uid in self._broken

@@ -201,6 +201,12 @@ class MemberLedger(Ledger):
             if epoch != self.synced or self.plays(slot):
                 yield slot, uids
 
+    def movable(self, avoided: frozenset[int]) -> int:
+        """Return how many members of a running epoch could leave these slots to spares."""
+        if not avoided or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
+            return 0
+        return min(len(avoided & self._playing), len(self._arrived - self._playing - avoided))
+
     @property
     def doubted(self) -> frozenset[int]:
         """Return the slots in which a worker of S may run unseen; `trust` ends that."""

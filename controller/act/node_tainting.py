@@ -165,7 +165,7 @@ class NodeTaints:
     async def _find(self) -> bool:
         """Read which nodes are tainted; say False if that has to be tried again."""
         try:
-            if self.limits is None and not await is_allowed(self.client, {"resource": NODES.plural, "verb": "list"}):
+            if self.limits is None and not await is_allowed(self.client, {"resource": NODES.plural, "verb": "patch"}):
                 return True  # as installed by default: this controller has never tainted a node
             found = await self.client.list(NODES, query={"labelSelector": wire.BAD_NODE})
         except (ApiError, TransportError) as error:

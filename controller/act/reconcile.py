@@ -178,7 +178,7 @@ class Reconciler:
             },
             decisions=group.decisions(),
             done=group.done(),
-            growing=group.growing(),
+            exchanges=group.exchanges(),
             pods=pods,
             scheduling_objects=self.scheduling.of(jobset),
             domains=domains,

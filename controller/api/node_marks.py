@@ -1,10 +1,11 @@
 """
-Ask whether a Pod should leave its node, where its worker failed first or its group waits for it; never else.
+Ask whether a Pod should leave its node, where its worker failed first, or its group waits for it or could spare it.
 
 Guarantees: asking never blocks and never fails. The whole controller has at most one request under way. A question that
 waits for longer than `ANSWER_S_MAX`, or whose answer takes so long, is dropped: then the Pod restarts in place, as if
 nobody had asked. So if thousands of nodes fail together, the API server gets one read after the other, for a second. A
-watch of nodes would cost every cluster, always.
+watch of all nodes would cost every cluster, always. Of those that are cordoned alone it costs next to nothing: where a
+group has spares, a member leaves such a node before its Pod has to go.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.kinds import Node, Pod
 from inplace.common.jobset.marked_nodes import (
     STAYS,
     MarkedPod,
@@ -37,8 +38,9 @@ from inplace.controller.api.domains import read_pod_spec
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.observed import WaitingBarrier
-from inplace.controller.tracking.group import Group, ScopeLedger
+from inplace.controller.tracking.group import Group
 from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 ANSWER_S_MAX: Final = 1.0  # a group restarts within seconds; later the answer would come too late
 FRESH_S: Final = 1.0  # several groups and scopes fail together on one node; longer would miss a mark that was just made
@@ -79,8 +81,20 @@ class NodeMarksReader:
     log: Log
     metrics: Metrics
     taints_nodes: bool
+    _cordoned: set[str] = field(default_factory=set)
     _queue: asyncio.Queue[_Question] = field(default_factory=lambda: asyncio.Queue(QUESTIONS_MAX))
     _known: OrderedDict[str, tuple[float, NodeMarks | None]] = field(default_factory=OrderedDict)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Take in that a node is cordoned, or no more; only such nodes are watched."""
+        if new is None:
+            assert old is not None
+            self._cordoned.discard(old.metadata.name)
+        elif new.metadata.name not in self._cordoned:
+            self._cordoned.add(new.metadata.name)
+            for group in tuple(self.membership):
+                if any(one.members is not None for one in group.ledgers.values()):
+                    self.membership.wake(group.key, 0.0)
 
     def ask(self, group: Group, barriers: Mapping[str, WaitingBarrier]) -> None:
         """Ask about the first failure of each scope that restarts, and the Pods that a barrier names as missing."""
@@ -124,6 +138,13 @@ class NodeMarksReader:
         for missing in barrier.missing if barrier is not None else ():
             if missing.pod is not None:
                 yield missing.pod
+        if scope_ledger.members is not None and self._cordoned:
+            pods = (
+                pod for job in self.membership.jobs_of(group.jobset).values() for pod in self.membership.pods_of(job)
+            )
+            for pod in pods:
+                if pod.spec.node_name in self._cordoned and self.membership.home_of(pod.metadata.uid) is scope_ledger:
+                    yield pod
 
     def _answer(self, question: _Question, result: str, marked: MarkedPod | None = None) -> None:
         """Let the planner know of a Pod that leaves, unless its group runs again; tell of one that stays."""

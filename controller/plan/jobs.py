@@ -16,7 +16,6 @@ from inplace.common.injection.index_backoff import back_off_per_index
 from inplace.common.jobset.bad_nodes import avoid_in_template
 from inplace.common.jobset.fields import Claim, Coordinator, ReplicatedJob
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.members import hosts_of
 from inplace.common.jobset.pod_groups import PodGroup
 from inplace.common.jobset.scopes import WHOLE
 from inplace.common.jobset.settings import carried
@@ -125,6 +124,14 @@ def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     ):
         keys[wire.COORDINATOR] = host
     return keys
+
+
+def hosts_of(jobset: JobSet, job: ReplicatedJob) -> str:
+    """Return the host names of a replicatedJob's Pods as one text, with "*" for a Pod's number; "*" if they have none.
+
+    Pods of a group with spares carry it as the annotation MEMBERS: their agents find in it where rank 0 is.
+    """
+    return f"{jobset.job_name(job.name, 0)}-*.{jobset.subdomain}" if jobset.network.dns_hostnames else "*"
 
 
 def coordinator_host(jobset: JobSet, coordinator: Coordinator) -> str:

@@ -69,23 +69,19 @@ def restart_on_request(draft: Draft) -> bool:
 
 
 def exchange_members(draft: Draft) -> bool:
-    """Restart a group that spares make larger, as if a person had asked for it: with the time to save first."""
+    """Restart a group in which spares should become members, as if a person had asked: with the time to save first."""
     jobset = draft.jobset
-    for name, size in draft.observed.growing.items():
+    for name, why in draft.observed.exchanges.items():
         scope = jobset.scopes[name]
-        if jobset.suspended or not scope.is_running or scope.saving_now is not None or scope.ranks is None:
-            continue
-        which = f"scope {name}: " if name else ""
-        draft.note(
-            "GroupGrows", f"{which}it runs with {scope.ranks.size} members, and restarts in place to run with {size}"
-        )
-        _restart_after_saving(draft, scope)
+        if scope.is_running and scope.saving_now is None and not jobset.suspended:
+            draft.note("SparesBecomeMembers", f"{f'scope {name}: ' if name else ''}{why}")
+            _restart_after_saving(draft, scope)
     return False
 
 
 def _restart_after_saving(draft: Draft, scope: Scope) -> None:
-    jobs = [draft.jobset.replicated_job(name) for name in scope.members]
-    save_s = max((save_within_s(draft.jobset.annotations, job) for job in jobs), default=0)
+    templates = [draft.jobset.replicated_job(name).template() for name in scope.members]
+    save_s = max((save_within_s(draft.jobset.annotations, template) for template in templates), default=0)
     if save_s:
         _let_save(draft, (scope,), RestartRequest("", save_s))
     else:

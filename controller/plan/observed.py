@@ -58,7 +58,7 @@ class Observed:
         asked_domains: by UID, the domain that a Pod asks for which the scheduler has no node for; "" for any.
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
         done: the scopes with spares whose members have all completed.
-        growing: by scope, the size that it would have after a restart, where its policy lets it become larger now.
+        exchanges: by scope, why it restarts now so that spares become members, in words.
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
@@ -91,7 +91,7 @@ class Observed:
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     done: Collection[str] = ()
-    growing: Mapping[str, int] = field(default_factory=dict)
+    exchanges: Mapping[str, str] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     scheduling_objects: SchedulingObjects = UNKNOWN
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)

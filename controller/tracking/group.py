@@ -9,7 +9,6 @@ from typing import Final
 from inplace.common.jobset.causes import Cause, unix_time
 from inplace.common.jobset.escalation import pod_leaving, use_of_restart
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry, to_blame
-from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Pod
 from inplace.common.jobset.last_restart import cause_of
@@ -25,125 +24,15 @@ from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import Plan
 from inplace.controller.tracking.counts import SCOPES_SHOWN_MAX, GroupCount, JobSetCount, summed
-from inplace.controller.tracking.memories import BlockedPods, Fences, LastSteps, MarkedPods, SpareClock
-from inplace.controller.tracking.never_joined import EarlyEnds
+from inplace.controller.tracking.memories import BlockedPods, LastSteps, MarkedPods
 from inplace.controller.tracking.node_watch import NodeWatch
-from inplace.controller.tracking.notice_board import NoticeBoard
+from inplace.controller.tracking.pods import index_has_failed
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 GRACE_S: Final = 30.0  # of a Pod that says nothing: Kubernetes' default
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestartTiming:
-    """When a group restart began, and when the status that began it was accepted.
-
-    Args:
-        blamed: the Pod that had failed first, as far as the Event of that moment says; "" for none.
-    """
-
-    began_s: float
-    deprecated_s: float
-    blamed: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class ScopeLedger:
-    """The ledger of one scope.
-
-    Args:
-        jobset_uid: of the JobSet.
-        name: of the scope.
-        due_since_s: since when the ledger asks for another status; None while it does not.
-        waits_since_s: since when a barrier waits; None while none does.
-        deadline_from_s: from when its deadline counts: since it waits, and again from each deadline on.
-        cause: why it restarts next, or restarts now; None while all is well.
-        timing: of the restart that is under way; None while none is, or when its beginning was not seen.
-        barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
-        silence: what Pods told of their workers since the last sync.
-        paused_until_s: until when its next epoch waits after failures without progress.
-        fences: which Pods leave although nobody can say that their workers have ended.
-        early_ends: which Pods start again and again before they join.
-        marked: which Pods are on marked nodes, since the last sync.
-        notices: what its Pods tell of the workers that run.
-        works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
-        clock: what a scope with spares waits for.
-    """
-
-    jobset_uid: str
-    name: str
-    ledger: Ledger
-    due_since_s: float | None = None
-    waits_since_s: float | None = None
-    deadline_from_s: float | None = None
-    cause: Cause | None = None
-    timing: RestartTiming | None = None
-    barrier_s_min: float | None = None
-    paused_until_s: float = 0.0
-    silence: LastSteps = field(default_factory=LastSteps)
-    fences: Fences = field(default_factory=Fences)
-    early_ends: EarlyEnds = field(default_factory=EarlyEnds)
-    marked: MarkedPods = field(default_factory=MarkedPods)
-    notices: NoticeBoard = field(default_factory=NoticeBoard)
-    works: dict[str, PodWork] = field(default_factory=dict)
-    clock: SpareClock = field(default_factory=SpareClock)
-
-    @property
-    def members(self) -> MemberLedger | None:
-        """Return the ledger of a scope with spares; None of one without."""
-        return self.ledger if isinstance(self.ledger, MemberLedger) else None
-
-    def note_status(self, scope: Scope) -> None:
-        """Take in a status that the ledger has learnt."""
-        ledger = self.ledger
-        is_known = (scope.synced, scope.deprecated) == (ledger.synced, ledger.deprecated)
-        self.fences.note_status(shows_over=is_known and scope.deprecated >= scope.synced)
-
-    def pass_fences(self, now_s: float) -> None:
-        """Count the Pods as gone whose promise is kept by now."""
-        for uid in self.fences.kept(now_s):
-            self.ledger.fence(uid)
-
-    def trust(self, promised_s: Callable[[], float], now_s: float) -> float | None:
-        """Count members of which nobody sees anything as ended, once that was promised; return in how many seconds.
-
-        Args:
-            promised_s: within how many seconds a worker whose epoch is over ends; asked where a member is in doubt.
-            now_s: monotonic.
-        """
-        ledger, since_s = self.members, self.fences.since_s(now_s)
-        if ledger is None or since_s is None or not ledger.doubted:
-            return None
-        if (left_s := since_s + promised_s() - now_s) > 0.0:
-            return left_s
-        for number in ledger.doubted:
-            ledger.trust(number)
-        return None
-
-    def slots(self) -> Slots:
-        """Return what the ledger knows of its slots in O(1): of an epoch that runs, which have no Pod in it."""
-        ledger = self.ledger
-        running, done = ledger.arrived(ledger.synced), ledger.completed
-        if self.members is not None:
-            return GroupCount(
-                "", "", self.name, ledger.expected, ledger.standing(), ledger.synced, ledger.deprecated
-            ).slots
-        counts = {SlotState.RUNS: running, SlotState.COMPLETED: done}
-        counts[SlotState.VACANT] = max(0, ledger.shape.size - running - done)
-        return Slots(counts, ledger.synced, ledger.deprecated, self.name)
-
-    def note_barrier(self, waited_s: float) -> None:
-        """Take in how long a Pod waited at the last barrier."""
-        self.barrier_s_min = waited_s if self.barrier_s_min is None else min(self.barrier_s_min, waited_s)
-
-    def note_waiting(self, now_s: float, *, waits: bool) -> None:
-        """Note whether a barrier waits, and since when."""
-        if not waits:
-            self.waits_since_s = self.deadline_from_s = None
-        elif self.waits_since_s is None:
-            self.waits_since_s = self.deadline_from_s = now_s
 
 
 @dataclass(slots=True)
@@ -211,6 +100,19 @@ class Group:
         known = len(self.accounts)
         self.accounts.add((replicated_job, account))
         return len(self.accounts) > known
+
+    def note_joined(self, pod: Pod, *, joined: bool) -> None:
+        """Keep a Pod that joined, and whose Job would replace it late because its index failed before."""
+        if joined and index_has_failed(pod):
+            self.index_failures[pod.metadata.uid] = pod
+        elif self.index_failures:
+            self.index_failures.pop(pod.metadata.uid, None)
+
+    def relisted(self, version: int) -> None:
+        """Let the ledgers know that what happened to Pods before this version may have been missed."""
+        for scope_ledger in self.ledgers.values():
+            if scope_ledger.members is not None:
+                scope_ledger.members.relisted(version)
 
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
@@ -335,17 +237,16 @@ class Group:
         found = ((name, one.members) for name, one in self.ledgers.items())
         return frozenset(name for name, ledger in found if ledger is not None and ledger.is_done)
 
-    def growing(self) -> Mapping[str, int]:
-        """Return the scopes that may restart to become larger, and the size that they would have."""
-        may_grow = ((name, one.members) for name, one in self.ledgers.items() if one.clock.may_grow)
-        return {name: ledger.grown for name, ledger in may_grow if ledger is not None and ledger.grown}
+    def exchanges(self) -> Mapping[str, str]:
+        """Return the scopes that should restart now so that spares become members, and why, in words."""
+        found = ((name, one.why_exchange()) for name, one in self.ledgers.items())
+        return {name: why for name, why in found if why}
 
     def pass_time(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Let a ledger know what is over by now; say whether a wait has begun, at whose end somebody must look."""
         scope_ledger.pass_fences(now_s)
         scope_ledger.trust(self.promised_s, now_s)
-        members = scope_ledger.members
-        return members is not None and scope_ledger.clock.note(members, self._wait_s(scope_ledger.name), now_s)
+        return scope_ledger.note_time(self._wait_s(scope_ledger.name), now_s)
 
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""
@@ -389,7 +290,7 @@ class Group:
             yield GroupCount(
                 *self.key,
                 scope=name,
-                expected=ledger.expected,
+                expected=scope_ledger.expected,
                 standing=ledger.standing(),
                 synced=ledger.synced,
                 deprecated=ledger.deprecated,

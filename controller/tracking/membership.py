@@ -16,26 +16,25 @@ from dataclasses import dataclass, field
 from inplace.common.jobset.buckets import is_current
 from inplace.common.jobset.causes import Cause, Trigger
 from inplace.common.jobset.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
-from inplace.common.jobset.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.jobset.last_restart import synced_at_of
 from inplace.common.jobset.note import Note
 from inplace.common.jobset.notices import NO_KINDS, restart_on
-from inplace.common.jobset.service import Service
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.codec import version_number
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import micro_time
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.observed import PATIENCE_S
 from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
 from inplace.controller.tracking.counts import GroupCount, current, division, readable, side
 from inplace.controller.tracking.gathering import Gathering
-from inplace.controller.tracking.group import Group, Key, ScopeLedger
+from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.memories import NameReferences
-from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, index_has_failed, read_pod
+from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, read_pod
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 from inplace.controller.tracking.signs import corrected, seconds_since, sign_of, with_exit
+from inplace.controller.tracking.spares import FirstSight
 
 _Owner = tuple[str, str]  # namespace and UID
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
@@ -49,6 +48,7 @@ class Membership:
         wake: asks for a JobSet to be reconciled, after so many seconds.
         warn: reports broken fields of a Pod or a JobSet.
         gathering: of the Pods' events; told how many Pods are missing.
+        users: which JobSets use a Service or a claim.
     """
 
     wake: Callable[[Key, float], None]
@@ -56,17 +56,17 @@ class Membership:
     clock: Clock
     log: Log
     gathering: Gathering = field(default_factory=Gathering)
+    users: NameReferences = field(init=False)
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
-    _users: NameReferences = field(default_factory=NameReferences)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
     _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
     _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
-    _listed: int = 0  # the version of the newest list of Pods; 0 before the first
-    _fresh: set[str] = field(
-        default_factory=set
-    )  # JobSets that were seen before any Pod could be made for them, by UID
+    _first_sight: FirstSight = field(default_factory=FirstSight)
+
+    def __post_init__(self) -> None:
+        self.users = NameReferences(self.wake)
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
@@ -92,8 +92,8 @@ class Membership:
             assert old is not None
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._groups.pop(old["metadata"]["uid"], None)
-            self._fresh.discard(old["metadata"]["uid"])
-            self._users.forget(old["metadata"]["uid"])
+            self._first_sight.fresh.discard(old["metadata"]["uid"])
+            self.users.forget(old["metadata"]["uid"])
             self._uids.pop(key, None)
             self.wake(key, 0.0)
             return
@@ -101,18 +101,23 @@ class Membership:
             jobset = parse_jobset(new)
             _ = jobset.scopes
         except RemoteProtocolError as error:
-            self._groups.pop(new["metadata"]["uid"], None)
-            self._users.forget(new["metadata"]["uid"])
-            self.log.error("jobset_unreadable", message=str(error), then="it waits for its next change", **_name(new))
+            names = new["metadata"]
+            self._groups.pop(names["uid"], None)
+            self.users.forget(names["uid"])
+            self.log.error(
+                "jobset_unreadable",
+                message=str(error),
+                then="it waits for its next change",
+                namespace=new["metadata"]["namespace"],
+                jobset=new["metadata"]["name"],
+            )
             self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
             return
-        self._users.note(jobset)
+        self.users.note(jobset)
         group = self._groups.get(jobset.uid)
         if group is None:
             group = self._groups[jobset.uid] = Group(jobset)
-            version = version_number(jobset.resource_version) or 0
-            if not jobset.status and 0 < self._listed <= version:
-                self._fresh.add(jobset.uid)  # a controller writes a status before it makes Jobs
+            self._first_sight.note_jobset(jobset)
             self._uids[group.key] = jobset.uid
             self._open_ledgers(group)
         else:
@@ -121,12 +126,9 @@ class Membership:
 
     def pods_listed(self, version: int) -> None:
         """Take in that what happened to Pods before this version may have been missed: a list was read."""
-        self._listed = version
-        self._fresh.clear()
+        self._first_sight.note_list(version)
         for group in self:
-            for scope_ledger in group.ledgers.values():
-                if scope_ledger.members is not None:
-                    scope_ledger.members.relisted(version)
+            group.relisted(version)
 
     def expect(self, group: Group, expected: frozenset[str], left: frozenset[tuple[str, int]]) -> None:
         """Take in which replicatedJobs the barriers wait for, and which of their Jobs it does not."""
@@ -159,16 +161,6 @@ class Membership:
             only_counters = old is not None and new is not None and side(old) == side(new)
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
-    def service_changed(self, old: Service | None, new: Service | None) -> None:
-        """Take in a Service event: one that is gone must be created (again), and ours keep their ports."""
-        if old is not None and (new is None or old.spec != new.spec):
-            self._wake_users(old)
-
-    def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
-        if (old is None) != (new is None):
-            self._wake_users(old or new)
-
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a Pod event."""
         job_uid = new.job_uid if new is not None else None
@@ -189,7 +181,7 @@ class Membership:
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
             ledger = scope_ledger.ledger
-            self.gathering.note_missing(ledger.expected - ledger.arrived(ledger.next_epoch))
+            self.gathering.note_missing(scope_ledger.expected - ledger.arrived(ledger.next_epoch))
             self._wake_if_due(group, scope_ledger)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
@@ -204,11 +196,6 @@ class Membership:
     def pod_of(self, job: Job, uid: str) -> Pod | None:
         """Return one Pod that a Job controls."""
         return self._pods_of.get(job.metadata.uid, {}).get(uid)
-
-    def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
-        """Queue the JobSets that use an object by its name."""
-        for uid in self._users.of(used) if used is not None else ():
-            self.wake(self._groups[uid].key, 0.0)
 
     def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
         """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""
@@ -233,7 +220,7 @@ class Membership:
 
     def _open_ledgers(self, group: Group) -> None:
         """Start counting from nothing, with every Pod that is known."""
-        group.open_ledgers(0 if group.jobset.uid in self._fresh else self._listed)
+        group.open_ledgers(self._first_sight.since(group.jobset.uid))
         self._read_all_pods(group)
         self._note_due(group, *group.ledgers.values())
 
@@ -273,18 +260,13 @@ class Membership:
             if reading.view.epoch is None and group.note_account(reading.view.slot.replicated_job, account_of(pod)):
                 self.wake(group.key, 0.0)
             joined = scope_ledger.ledger.synced > 0 and bool(reading.view.epoch)
-            if joined and index_has_failed(pod):
-                group.index_failures[uid] = pod
-            elif group.index_failures:
-                group.index_failures.pop(uid, None)
+            group.note_joined(pod, joined=joined)
             if scope_ledger.early_ends.note(pod, joined=joined):
                 self.wake(group.key, 0.0)
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
                 self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
-        if reading.view is not None and (notice := reading.notice) is not None:
-            name, synced, number = scope_ledger.name, scope_ledger.ledger.synced, group.number_of(reading.view.slot)
-            if scope_ledger.notices.note(pod, notice, scope=name, synced=synced, number=number):
-                self.wake(group.key, 0.0)
+        if scope_ledger.note_notice(pod, reading, group.number_of):
+            self.wake(group.key, 0.0)
         return group, scope_ledger, reading.problem, moved
 
     def _evict(self, pod: Pod, *, vanished: bool = False) -> ScopeLedger | None:
@@ -372,7 +354,7 @@ class Membership:
     def _note_sign(self, scope_ledger: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
         group = self._groups.get(scope_ledger.jobset_uid)
-        if not self._plays(scope_ledger, new if new is not None else old):
+        if not scope_ledger.plays(new if new is not None else old):
             return
         if scope_ledger.cause is not None:
             if new is not None and group is not None:
@@ -398,13 +380,6 @@ class Membership:
         if trigger is Trigger.DISRUPTED and group is not None:
             self.wake(group.key, 0.0)  # that it is not counted is written BEFORE the Pod is forgotten
 
-    def _plays(self, scope_ledger: ScopeLedger, pod: Pod | None) -> bool:
-        """Say whether a Pod is of the epoch that runs: a spare restarts nobody, whatever becomes of it."""
-        number = pod.completion_index if pod is not None else None
-        if scope_ledger.members is None or number is None or not number.isdigit():
-            return True
-        return scope_ledger.ledger.plays(Slot("", 0, int(number)))
-
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
         calm = [scope_ledger for scope_ledger in ledgers if scope_ledger.waits_since_s is None]
         if self._note_due(group, *ledgers):
@@ -422,7 +397,3 @@ def _owner_of(job: Job | None) -> _Owner | None:
     """Return the JobSet that a Job claims for its controller."""
     uid = job.owner_uid if job is not None else None
     return None if job is None or uid is None else (job.metadata.namespace, uid)
-
-
-def _name(obj: KubeObject) -> dict[str, str]:
-    return {"namespace": obj["metadata"]["namespace"], "jobset": obj["metadata"]["name"]}

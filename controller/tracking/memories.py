@@ -14,7 +14,6 @@ from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
 from inplace.common.jobset.marked_nodes import MarkedPod
 from inplace.common.jobset.service import Service
 from inplace.common.protocol.lease import fenced_in_s
-from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.stall import LastProgress
 
 
@@ -202,62 +201,6 @@ class Fences:
         return min((wait_s for wait_s in waits_s if wait_s > 0.0), default=None)
 
 
-# What a group with spares waits for (docs/adr/0107): more Pods, and the end of members that nobody sees any more.
-@dataclass(slots=True)
-class SpareClock:
-    """The waits of one scope, by this process's clock; the next leader begins anew.
-
-    Args:
-        short_since_s: since when fewer Pods can come than the group would have at most; None while enough can.
-        grows_since_s: since when spares would make the running group larger; None while none would.
-        waited: long enough for more Pods: the barrier may lift for fewer.
-        may_grow: the running group may restart to become larger.
-        grows_to: so many members it could become; one that gets no larger by a restart waits twice as long.
-        growth_wait_s: before the next growth, beyond what its policy says.
-    """
-
-    short_since_s: float | None = None
-    grows_since_s: float | None = None
-    waited: bool = False
-    may_grow: bool = False
-    grows_to: int = 0
-    growth_wait_s: float = 0.0
-
-    def note(self, ledger: MemberLedger, wait_s: float, now_s: float) -> bool:
-        """Take in where a ledger stands; say whether a wait has begun, or is over."""
-        before = (self.short_since_s, self.grows_since_s, self.waited, self.may_grow)
-        self.short_since_s = _since(self.short_since_s, now_s, holds=ledger.is_short)
-        self.grows_since_s = _since(self.grows_since_s, now_s, holds=ledger.grown > 0)
-        self.waited, self.may_grow = (end_s is not None and now_s >= end_s for end_s in self._ends(wait_s))
-        if self.may_grow:
-            self.grows_to = ledger.grown
-        return before != (self.short_since_s, self.grows_since_s, self.waited, self.may_grow)
-
-    def note_members(self, size: int, wait_s: float) -> None:
-        """Note how many members the next epoch got."""
-        if self.grows_to:
-            self.growth_wait_s = 0.0 if size >= self.grows_to else max(2.0 * self.growth_wait_s, wait_s)
-        self.grows_to = 0
-
-    def next_in_s(self, wait_s: float, now_s: float) -> float | None:
-        """Return when one of the two waits is over; None while nothing waits."""
-        return min((end_s - now_s for end_s in self._ends(wait_s) if end_s is not None and end_s > now_s), default=None)
-
-    def _ends(self, wait_s: float) -> tuple[float | None, float | None]:
-        """Return when the two waits end."""
-        short_s, grows_s = self.short_since_s, self.grows_since_s
-        return (
-            None if short_s is None else short_s + wait_s,
-            None if grows_s is None else grows_s + wait_s + self.growth_wait_s,
-        )
-
-
-def _since(since_s: float | None, now_s: float, *, holds: bool) -> float | None:
-    if not holds:
-        return None
-    return now_s if since_s is None else since_s
-
-
 # Find the JobSets that use a Service or a claim by its name: they wait for it, and create their own when it goes.
 #
 # Neither label nor owner would do: an object that was made by hand has neither, and two JobSets may share a subdomain.
@@ -266,9 +209,14 @@ _Name = tuple[type, str, str]  # of what kind, in which namespace, under what na
 
 @dataclass(slots=True)
 class NameReferences:
-    """An index of JobSets, by UID; a spec's names never change while it lives, but are cheap to note again."""
+    """An index of JobSets, by UID; a spec's names never change while it lives, but are cheap to note again.
 
-    _users: dict[_Name, set[str]] = field(default_factory=dict)
+    Args:
+        wake: asks for a JobSet to be reconciled, after so many seconds.
+    """
+
+    wake: Callable[[tuple[str, str], float], None]
+    _users: dict[_Name, dict[str, tuple[str, str]]] = field(default_factory=dict)  # by UID: namespace and name
     _names: dict[str, frozenset[_Name]] = field(default_factory=dict)
 
     def note(self, jobset: JobSet) -> None:
@@ -283,16 +231,28 @@ class NameReferences:
         self.forget(jobset.uid)
         self._names[jobset.uid] = frozenset(names)
         for name in names:
-            self._users.setdefault(name, set()).add(jobset.uid)
+            self._users.setdefault(name, {})[jobset.uid] = jobset.namespace, jobset.name
 
     def forget(self, uid: str) -> None:
         """Drop a JobSet; one that is unknown is fine."""
         for name in self._names.pop(uid, ()):
             users = self._users[name]
-            users.discard(uid)
+            users.pop(uid, None)
             if not users:
                 del self._users[name]
 
-    def of(self, used: Service | PersistentVolumeClaim) -> frozenset[str]:
-        """Return the UIDs of the JobSets that use an object of this name."""
-        return frozenset(self._users.get((type(used), used.metadata.namespace, used.metadata.name), ()))
+    def service_changed(self, old: Service | None, new: Service | None) -> None:
+        """Take in a Service event: one that is gone must be created (again), and ours keep their ports."""
+        if old is not None and (new is None or old.spec != new.spec):
+            self._wake_users(old)
+
+    def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take in a claim event: Jobs wait for one that is new; one that is gone is created again, or made room."""
+        if (old is None) != (new is None):
+            self._wake_users(old or new)
+
+    def _wake_users(self, used: Service | PersistentVolumeClaim | None) -> None:
+        """Queue the JobSets that use an object by its name."""
+        meta = used.metadata if used is not None else None
+        for key in self._users.get((type(used), meta.namespace, meta.name), {}).values() if meta is not None else ():
+            self.wake(key, 0.0)

@@ -18,9 +18,10 @@ from inplace.common.jobset.places import Place
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.observed import NAMES_MAX, PATIENCE_S, Missing, WaitingBarrier
-from inplace.controller.tracking.group import Group, ScopeLedger
+from inplace.controller.tracking.group import Group
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import epoch_of, known_epoch, ran_before
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 
 def find_missing_slots(membership: Membership, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
@@ -43,7 +44,7 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
     return WaitingBarrier(
         epoch=epoch,
         arrived=ledger.arrived(epoch),
-        expected=ledger.expected,
+        expected=scope_ledger.expected,
         waited_s=waited_s,
         missing=tuple(islice(_missing(membership, group, scope_ledger, epoch, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.names_in_the_way() if is_told else {},

@@ -22,8 +22,8 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.last_progress import BEGINNING, parse_last_progress
 from inplace.common.wire.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
-from inplace.controller.tracking.group import ScopeLedger
 from inplace.controller.tracking.pods import known_epoch
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 UNCOUNTED_MAX: Final = 20_000  # an attacker who tampers with Pods can announce without end
 

@@ -20,7 +20,8 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.notice import BUSY
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
-from inplace.controller.tracking.group import AcceptedStatus, Group, RestartTiming, ScopeLedger
+from inplace.controller.tracking.group import AcceptedStatus, Group
+from inplace.controller.tracking.scope_ledger import RestartTiming, ScopeLedger
 
 EXCHANGES_TOLD_MAX: Final = 5  # of an Event
 

@@ -18,7 +18,8 @@ from inplace.controller.plan import escalation as plan_escalation
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import recreate_jobs
-from inplace.controller.tracking.group import Group, ScopeLedger, failed_pods
+from inplace.controller.tracking.group import Group, failed_pods
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.planted.bug import checked
 from tests.planted.mistake import instead_of, within

@@ -15,7 +15,6 @@ from inplace.common.jobset import conditions
 from inplace.common.jobset.fields import heavy_templates
 from inplace.common.jobset.form import PORTS_MAX
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.members import bad_members
 from inplace.common.jobset.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
 from inplace.common.jobset.service import Service, container_ports
 from inplace.common.wire import names as wire
@@ -23,7 +22,7 @@ from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
 from inplace.controller.plan.order import broken_dependencies
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
-from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.plan.problems.requests import bad_members, bad_requests
 from inplace.controller.plan.problems.spec import (
     bad_annotation,
     bad_claims,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.members import where_of
 from inplace.common.jobset.requests import read_request
 from inplace.common.jobset.settings import ESCALATION, MEMBERS, OF_GROUPS, RESTART, SPARES
 from inplace.common.jobset.spares import read_spares
@@ -67,3 +68,18 @@ def _unfenced(jobset: JobSet) -> Iterator[str]:
                 f"{wire.FENCE_AFTER}, saw one: Kubernetes then replaces a pod only when it has ended, so a dead node "
                 "is given up after 300 s; remove one of them"
             )
+
+
+def bad_members(jobset: JobSet) -> Iterator[str]:
+    """Yield each annotation for members that has no effect, and why."""
+    for job in jobset.replicated_jobs if jobset.is_in_place else ():
+        try:
+            policy = jobset.member_requests.policy(job)
+        except RemoteProtocolError as error:
+            yield str(error)
+            continue
+        has_spares = not job.has_opted_out and jobset.scope_of(job.name).has_spares
+        if policy is not None and not has_spares and "restarts" in jobset.status:
+            yield f"{where_of(job)}: expected none, as when the jobset began, saw one: no effect; recreate the jobset"
+        elif policy is None and has_spares:
+            yield f"{where_of(job)}: expected one, as when the jobset began, saw none: {MEMBERS.effect}; write it again"
