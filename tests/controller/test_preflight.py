@@ -105,7 +105,7 @@ async def test_a_missing_crd_is_named_until_it_is_installed(rig: Rig) -> None:
             await rig.settle(3 * AGAIN_S)
             assert looking.why_not_ready == (f"expected the CustomResourceDefinition {CRD}, found none; {CRD_CURE}")
             await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd())
-            await rig.settle(AGAIN_S)
+            await rig.settle(AGAIN_S + 5.0)
             assert looking.why_not_ready is None
     ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
     assert [(entry["log_level"], entry["event"]) for entry in ours] == [
