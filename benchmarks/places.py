@@ -5,8 +5,8 @@ Measure how long a group waits for Pods that have lost their place: drained, on 
 
 Real kube-apiserver, Job controller, scheduler, kubelets, our controller and our images, all on this machine, inside a
 capsule that leaves nothing behind (see benchmarks/node.py). Workers record their starts on the machine's monotonic
-clock; what the API server shows is timed by a watch. Images are on every node before, but in the scenes whose names end
-in `pull`: there a node has to pull 1 GB, over a network that is this machine's memory.
+clock; what the API server shows is timed by a watch. Images are on every node before, but in `dead_node_pull`: there a
+node has to pull 1 GB, over a network that is this machine's memory.
 
 A node is given up as by Kubernetes' defaults, some 40 to 50 s after its death. The verdict is its taint
 `unreachable:NoExecute`; from there the seconds of the dead node's scenes count.
@@ -106,21 +106,11 @@ async def dead_node(cluster: Cluster) -> Moments:
     return await _dead_node(cluster, peers_fail=True)
 
 
-async def dead_node_spare(cluster: Cluster) -> Moments:
-    """Do the same where a spare is on the third node."""
-    return await _dead_node(cluster, peers_fail=True, spares=1)
-
-
-async def dead_node_pull(cluster: Cluster, spares: int = 0) -> Moments:
-    """Do the same without a spare, where the third node has to pull the worker's image of 1 GB."""
+async def dead_node_pull(cluster: Cluster) -> Moments:
+    """Do the same where the third node has to pull the worker's image of 1 GB."""
     with tempfile.TemporaryDirectory(prefix="registry-") as folder:
         async with registry.registry(worker_archive(), Path(folder)) as image:
-            return await _dead_node(cluster, peers_fail=True, spares=spares, image=image)
-
-
-async def dead_node_spare_pull(cluster: Cluster) -> Moments:
-    """Do the same with a spare, which has had the image pulled."""
-    return await dead_node_pull(cluster, spares=1)
+            return await _dead_node(cluster, peers_fail=True, image=image)
 
 
 def worker_archive() -> Path:
@@ -133,7 +123,7 @@ async def dead_node_hangs(cluster: Cluster) -> Moments:
     return await _dead_node(cluster, peers_fail=False)
 
 
-async def _dead_node(cluster: Cluster, *, peers_fail: bool, spares: int = 0, image: str = "") -> Moments:
+async def _dead_node(cluster: Cluster, *, peers_fail: bool, image: str = "") -> Moments:
     """Run a group with leases, a Pod a node, and power one of its nodes off."""
 
     def change(jobset: KubeObject) -> None:
@@ -141,13 +131,11 @@ async def _dead_node(cluster: Cluster, *, peers_fail: bool, spares: int = 0, ima
             manifests.run_image(jobset, image)
         manifests.fence_after(jobset, LENGTH_S_MIN)
         manifests.fill_nodes(jobset, os.cpu_count() or 1)
-        manifests.hold_spares(jobset, spares)
 
     more = [await cluster.add_node() for _ in range(2)]
     try:
         async with running_group(cluster, MODE, pods=2, restarts_max=RESTARTS_MAX, change=change) as group:
             await _until_ready(group)
-            await until(lambda: len(group.spares()) == spares, "the spares run", timeout_s=SETTLED_S_MAX)
             dying = next(node for node in more if _pods_on(group, node))
             before, (ghost,) = group.uids(), _pods_on(group, dying)
             group.expect_lost([ghost])
@@ -231,9 +219,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "plain_job": plain_job,
     "cordoned": cordoned,
     "dead_node": dead_node,
-    "dead_node_spare": dead_node_spare,
     "dead_node_pull": dead_node_pull,
-    "dead_node_spare_pull": dead_node_spare_pull,
     "dead_node_hangs": dead_node_hangs,
 }
 WHAT: Final = {
@@ -241,14 +227,12 @@ WHAT: Final = {
     "plain_job": "the same, a Job without any of ours: from the deletion",
     "cordoned": "a worker dies on a cordoned node: from its death",
     "dead_node": f"a node dies and its peers fail, leases of {LENGTH_S_MIN} s: from Kubernetes' verdict",
-    "dead_node_spare": "the same with a spare: from Kubernetes' verdict",
-    "dead_node_pull": "the same without a spare, and the node must pull an image of 1 GB: from Kubernetes' verdict",
-    "dead_node_spare_pull": "the same image with a spare: from Kubernetes' verdict",
-    "dead_node_hangs": "a dead node without a spare, and the peers train on: from Kubernetes' verdict",
+    "dead_node_pull": "the same, and the node must pull an image of 1 GB: from Kubernetes' verdict",
+    "dead_node_hangs": "a dead node, and the peers train on: from Kubernetes' verdict",
 }
 
 
-PAIRS: Final = (("drained", "plain_job"), ("dead_node_spare", "dead_node"), ("dead_node_spare_pull", "dead_node_pull"))
+PAIRS: Final = (("drained", "plain_job"), ("dead_node_pull", "dead_node"))
 
 
 def figures_of(scenes: Sequence[str], rounds: int, load: float) -> Figures:

@@ -28,7 +28,7 @@ from testbed.waiting import until
 
 READY_S_MAX = 60.0
 DEPLOY = Path(__file__).parents[2] / "deploy"
-NEEDED = ("rbac/agents.yaml", "spares/priorityclass.yaml")
+NEEDED = ("rbac/agents.yaml",)
 """Of the whole install, what the groups of the tests cannot do without."""
 LEASE_S: Final = 8
 """nodeLeaseDurationSeconds: kubelet renews its node's Lease every quarter of it."""

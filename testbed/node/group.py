@@ -103,16 +103,6 @@ class Group:
             key=lambda pod: str(pod["metadata"]["name"]),
         )
 
-    def spares(self) -> list[KubeObject]:
-        """Return the spares that run."""
-        return [
-            pod
-            for pod in self.history.pods().values()
-            if wire.SPARE_OF in pod["metadata"].get("labels", {})
-            and pod["status"].get("phase") == "Running"
-            and "deletionTimestamp" not in pod["metadata"]
-        ]
-
     def live(self) -> list[KubeObject]:
         """Return the Pods that have neither ended nor been told to; one that restarts in place may show as Pending."""
         return [

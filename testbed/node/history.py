@@ -98,12 +98,11 @@ class History:
         }
 
     def deleted(self) -> dict[str, str]:
-        """Return the Pods that went or were told to go: uid to name; spares are there to be taken."""
+        """Return the Pods that went or were told to go: uid to name."""
         return {
             version.uid: version.stored["metadata"]["name"]
             for version in self._of("Pod")
-            if (version.event == "DELETED" or "deletionTimestamp" in version.stored["metadata"])
-            and wire.SPARE_OF not in version.stored["metadata"].get("labels", {})
+            if version.event == "DELETED" or "deletionTimestamp" in version.stored["metadata"]
         }
 
     def first_s(self, kind: str, holds: Callable[[KubeObject], Any]) -> float:

@@ -105,11 +105,6 @@ def fill_nodes(jobset: KubeObject, cores: int) -> None:
     worker["resources"]["requests"]["cpu"] = f"{cores * 550}m"
 
 
-def hold_spares(jobset: KubeObject, count: int) -> None:
-    """Ask for spares."""
-    jobset["metadata"].setdefault("annotations", {})[wire.SPARES] = str(count)
-
-
 def run_image(jobset: KubeObject, image: str) -> None:
     """Let the worker run another image."""
     _pod_of(jobset)["containers"][0]["image"] = image
