@@ -51,14 +51,6 @@ class AvoidedNodeFields(TypedDict):
     why: str
 
 
-class SparesFields(TypedDict):
-    """The spares of a JobSet; waiting counts those that do not run, by why."""
-
-    wanted: int
-    ready: int
-    waiting: dict[str, int]
-
-
 class ExplainDocument(TypedDict):
     """Why one JobSet waits or failed: `inplace explain`."""
 
@@ -69,7 +61,6 @@ class ExplainDocument(TypedDict):
     happened: list[Happened]
     causes: list[CauseFields]
     avoidedNodes: list[AvoidedNodeFields]
-    spares: SparesFields | None
     unread: list[str]
 
 

@@ -72,11 +72,9 @@ async def read_pod(connection: Connection, name: str) -> PodFact:
     return decoded(POD_CODEC.decode, (await connection.client.raw("GET", path)).body, "a Pod")
 
 
-async def read_pods(
-    connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE, *, label: str = wire.JOBSET_NAME
-) -> PodsRead:
-    """Return the Pods of a JobSet, or those that name it in another label, as few pages as fit."""
-    query, pods = {"labelSelector": f"{label}={name}", "limit": str(page)}, list[PodFact]()
+async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE) -> PodsRead:
+    """Return the Pods of a JobSet, as few pages as fit."""
+    query, pods = {"labelSelector": pods_selector(name), "limit": str(page)}, list[PodFact]()
     while True:
         found = decoded(POD_LIST.decode, await _get_pods(connection, query, accept), "a list of Pods")
         pods += found.items or []

@@ -130,9 +130,6 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
         yield "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node."
     else:
         yield f"A Pod restarts in place on a cordoned or tainted node, too (marked=stay in {wire.NODES})."
-    if jobset.spares:
-        count = "1 placeholder Pod holds" if jobset.spares == 1 else f"{jobset.spares} placeholder Pods hold"
-        yield f"{count} room for Pods that are replaced, once the group runs ({wire.SPARES})."
     if jobset.bad_nodes is None:
         unset = absence(jobset, NODES, "failures")
         yield f"No node is avoided: a Pod that is replaced may return to its node ({unset})."

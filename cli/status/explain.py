@@ -11,7 +11,7 @@ from inplace.cli.connection import Connection, command
 from inplace.cli.group.controller_pulse import NOT_ASKED, read_controller
 from inplace.cli.group.nodes import AvoidedNode
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.read import read_group, read_pod, read_pods
+from inplace.cli.group.read import read_group, read_pod
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.steps_told import watches_hangs, with_steps
 from inplace.cli.group.straggler import Why
@@ -74,9 +74,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     job = failed_job(state)
     if job:
         more[job] = await read_events(connection, Subject(JOBS, job), unread)
-    asks = state.jobset is not None and state.jobset.spares > 0
-    spares = (await read_pods(connection, name, label=wire.SPARE_OF)).pods if asks else ()
-    return Facts(state, pods, events, more, nodes, unread, queued, spares, controller)
+    return Facts(state, pods, events, more, nodes, unread, queued, controller)
 
 
 async def read_events(connection: Connection, subject: Subject, unread: list[str]) -> list[Event]:
@@ -109,7 +107,6 @@ def explanation_data(explanation: Explanation) -> ExplainDocument:
             {"node": one.node, "failures": one.failures, "until": one.until_s, "why": one.why}
             for one in explanation.avoided
         ],
-        "spares": explanation.spares.fields() if explanation.spares is not None else None,
         "unread": list(facts.unread),
     }
 
@@ -160,7 +157,6 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
             (f"where its ranks were before the restart: inplace stacks {state.name} -n {state.namespace} --last", "")
         )
     lines += [(line, "") for line in avoided_lines(explanation.avoided, state.name)]
-    lines += [(one_line(str(explanation.spares)), "")] if explanation.spares is not None else []
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:

@@ -15,7 +15,6 @@ from inplace.cli.group.controller_pulse import NOT_ASKED, Controller
 from inplace.cli.group.last_restart import first_failure
 from inplace.cli.group.nodes import AvoidedNode, avoided_nodes, fenced_pods
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.spares import Spares, spares_of
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, Obstacle, log_advice
@@ -55,7 +54,6 @@ class Facts:
         nodes: whether the nodes of those Pods are ready, in words, by name.
         unread: what could not be read, and why.
         queued: what a suspended JobSet's queue says; None where it has none.
-        spares: the placeholder Pods that hold room for those of the group.
     """
 
     state: GroupState
@@ -65,7 +63,6 @@ class Facts:
     nodes: Mapping[str, str] = field(default_factory=dict)
     unread: Sequence[str] = ()
     queued: Queued | None = None
-    spares: Sequence[PodFact] = ()
     controller: Controller = NOT_ASKED
 
 
@@ -95,7 +92,6 @@ class Explanation:
 
     Args:
         avoided: the nodes that new Pods avoid.
-        spares: how many spares are ready; None where none is wanted.
         busy: until when busy ranks excuse their groups, in words.
     """
 
@@ -104,7 +100,6 @@ class Explanation:
     moments: Sequence[Moment]
     causes: Sequence[Obstacle]
     avoided: Sequence[AvoidedNode] = ()
-    spares: Spares | None = None
     busy: Sequence[str] = ()
 
 
@@ -113,10 +108,9 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
     jobset = facts.state.jobset
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
-    spares = spares_of(jobset, facts.spares) if jobset is not None else None
     causes, busy = tuple(_causes(facts, now_s)), busy_lines(facts.state, now_s)
     words = facts.state.headline(facts.controller.pulse, is_queued=facts.queued is not None)
-    return Explanation(facts, words.text, moments[-MOMENTS_MAX:], causes, avoided, spares, busy)
+    return Explanation(facts, words.text, moments[-MOMENTS_MAX:], causes, avoided, busy)
 
 
 def _moments(facts: Facts) -> Iterator[Moment]:

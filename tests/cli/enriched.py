@@ -22,7 +22,6 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     wire.RESTART_ON: "loss+slow",
     wire.STALL: "after=600,start=900",
     wire.FENCE_AFTER: "60",
-    wire.SPARES: "1",
     wire.BARRIER: "600",
     wire.FAILURES: "no-progress=3,short=600,backoff=10",
     wire.RESTART: "depth=process,save-within=60",

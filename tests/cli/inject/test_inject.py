@@ -19,7 +19,6 @@ from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.injection.rights import RESTRICTED, is_restricted, permissions
-from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import held_by_probe
@@ -269,11 +268,6 @@ def test_replicated_jobs_out_of_the_group_are_left_alone() -> None:
     assert [c["name"] for c in after[0]["template"]["spec"]["template"]["spec"]["initContainers"]] == ["inplace-agent"]
 
 
-PLACED = PLAIN.replace(
-    "          spec:\n            containers:",
-    "          metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: rack}}\n"
-    "          spec:\n            containers:",
-)
 THREE = "exitCodes: {operator: In, values: [3]}"
 WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers[name="worker"]'
 
@@ -309,9 +303,6 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (annotated(restart="process"), {"barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
         (plain(metadata="annotations: {inplace.dev/agent: workers=worker+main}"), {}, "agent\"]: found 'main'"),
-        (annotated(spares="many"), {}, "needed an integer from 0 to 2147483647; no spare is held; correct it"),
-        (annotated(spares="9"), {}, "found 9, needed at most 8, the pods of the largest replicatedJob; no spare"),
-        (annotated(PLACED, spares="1"), {}, "found a template that Kueue places"),
         (annotated(fence_after="5"), {"mode": "supervisor"}, "fence-after]: found '5', needed an integer from 15 to"),
         (annotated(nodes="9"), {}, "nodes].failures: found '9', needed an integer from 1 to 8"),
         (annotated(restart="save-within=1h"), {}, "restart].save-within: found '1h', needed an integer from 0 to 3600"),
@@ -323,13 +314,6 @@ def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any],
     """The refusal names the path, the found and the needed value, and the cure."""
     assert text != PLAIN or options
     assert expected in refused(text, **options)
-
-
-def test_spares_are_the_annotation_that_the_controller_reads() -> None:
-    """As many as the largest replicatedJob has Pods, or none."""
-    for count in ("8", "0"):
-        made = jobset_of(injected(annotated(spares=count)))
-        assert parse_jobset(made | {"metadata": made["metadata"] | {"uid": "u"}}).spares == int(count)
 
 
 def test_a_variable_that_the_agent_sets_alike_is_no_conflict() -> None:

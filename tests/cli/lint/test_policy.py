@@ -216,14 +216,6 @@ def test_who_stays_on_marked_nodes_is_told() -> None:
     assert not [one for one in sentences if "is replaced on another node" in one]
 
 
-def test_spares_are_told() -> None:
-    """With their number; a number that is too large has a finding and holds nothing."""
-    told = f"2 placeholder Pods hold room for Pods that are replaced, once the group runs ({wire.SPARES})."
-    assert told in policy_sentences(annotated(SPARES="2"))
-    assert not [one for one in policy_sentences(annotated(SPARES="10000")) if "placeholder" in one]
-    assert [one.rule for one in check_jobset(annotated(SPARES="10000"))] == ["spec-problem"]
-
-
 def test_bad_nodes_are_told() -> None:
     """In two sentences with their numbers."""
     sentences = policy_sentences(annotated(NODES="2"))
