@@ -122,7 +122,7 @@ class Term:
             POD_CODEC,
             membership.pod_changed,
             phases.pod_changed,  # AFTER the membership has said which ledger counts the Pod
-            label_selector=f"{wire.JOBSET_NAME},!{wire.SPARE_OF}",
+            label_selector=wire.JOBSET_NAME,
             gathering=membership.gathering,
             on_list=membership.pods_listed,
         )

@@ -62,7 +62,6 @@ from inplace.controller.plan.actions import (
     CreateJob,
     CreateSchedulingObject,
     CreateService,
-    CreateSpares,
     DeleteJob,
     DeleteJobSet,
     DeleteSchedulingObject,
@@ -85,7 +84,6 @@ AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_du
 
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
-    CreateSpares: "SparesCreationFailed",
     CreateService: "HeadlessServiceCreationFailed",
     UpdateService: "HeadlessServiceUpdateFailed",
     LiftGate: "ExclusivePlacementFailed",
@@ -100,7 +98,7 @@ _REASONS: Final[Mapping[type, str]] = {
     DeleteJobSet: "JobSetDeletionFailed",
 }
 
-_CREATES: Final = {CreateJob: JOBS, CreateSpares: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
+_CREATES: Final = {CreateJob: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
 Created = tuple[str, str, str]  # plural, namespace and name
 Place = Callable[[str, int], contextlib.AbstractAsyncContextManager[None]]
 
@@ -232,8 +230,6 @@ class Executor:
                     self.recorder.emit(jobset.raw, note)
                 await self._create_job(jobset, manifest)
                 self.rights.forget(jobset.uid)
-            case CreateSpares():
-                await self._create_job(jobset, self.settings.spares_of(action))
             case CreateService(manifest):
                 await self._create_shared(SERVICES, self.services, namespace, manifest)
             case UpdateService(service, ports):
@@ -385,13 +381,13 @@ def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]
 
 def _bytes_of(action: Action) -> int:
     """Return about how large a Job's JSON is that has to be built for an action."""
-    place = action.place if isinstance(action, ResumeJob | CreateSpares) else action
+    place = action.place if isinstance(action, ResumeJob) else action
     return len(place.job.template_json) if isinstance(place, CreateJob) else 0
 
 
 def _created_by(namespace: str, action: Action) -> Created | None:
     """Return what an action creates; None for other actions."""
-    if not isinstance(action, CreateJob | CreateSpares | CreateService | CreateClaim):
+    if not isinstance(action, CreateJob | CreateService | CreateClaim):
         return None
-    name = action.name if isinstance(action, CreateJob | CreateSpares) else str(action.manifest["metadata"]["name"])
+    name = action.name if isinstance(action, CreateJob) else str(action.manifest["metadata"]["name"])
     return _CREATES[type(action)].plural, namespace, name

@@ -21,9 +21,8 @@ from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.note import Note
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import CreateJob, CreateSpares
+from inplace.controller.plan.actions import CreateJob
 from inplace.controller.plan.agent import wants_agent
-from inplace.controller.plan.spares import build_spares
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +72,6 @@ class JobSettings:
             yield Note("ContainersRestart", told)
         if told := probed_words(member):
             yield Note("WorkerProbedEarly", told, warning=True)
-
-    def spares_of(self, action: CreateSpares) -> KubeObject:
-        """Return the Job of the spares; they ask for what the Pods do, their agents included.
-
-        The plan wants spares only where there is an agent's image.
-        """
-        assert self.agent is not None, "expected an agent's image where spares are planned, saw none"
-        made, _ = self.manifest_of(action.place)
-        return build_spares(action, made, self.agent.agent_image, pulls=not self.agent.copies_image)
 
     def member_of(self, place: CreateJob) -> Member | None:
         """Return the Pods of a place as they are made; None where this controller adds no agent to them."""

@@ -1,8 +1,6 @@
 """
 Say on the JobSet why the API server refuses Pods that have an agent, with what the agent adds: a quota, a LimitRange.
 
-The same of spares, of which too few are there: then mostly their PriorityClass is missing.
-
 Only the Job controller meets the refusal, and its one trace is an Event of the Job. So that is read: not before a
 barrier has waited for a Pod that was never made, once in `ASK_AGAIN_S` for a JobSet, and one in `BETWEEN_S` of all
 JobSets, because the API server reads a namespace's Events from etcd. A group that is well costs nothing. docs/adr/0089
@@ -16,12 +14,8 @@ from typing import Final
 
 from inplace.common.injection.pod_cost import refused_words
 from inplace.common.injection.pod_roles import Member
-from inplace.common.jobset.blocked import both_ends
-from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.kinds import Job
 from inplace.common.jobset.note import Note
-from inplace.common.jobset.spares import spares_name
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError
@@ -38,8 +32,6 @@ from inplace.controller.tracking.missing_slots import NO_POD
 
 ASK_AGAIN_S: Final = 300.0  # the verdict changes when a person does something, or other Pods end
 BETWEEN_S: Final = 1.0
-LACKING_S: Final = 15.0  # Pods are made within seconds
-SPARES_CURE: Final = "spares hold nothing meanwhile; deploy/spares has their PriorityClass, and quotas count them"
 FAILED_CREATE: Final = "FailedCreate"  # the Job controller's reason
 
 
@@ -60,16 +52,14 @@ class RefusedPods:
         """Emit an Event if the Pods of a group that waits are refused."""
         absent = (missing.job for barrier in barriers for missing in barrier.missing if missing.why == NO_POD)
         jobset, now_s = group.jobset, self.clock.monotonic_s()
-        jobs = self.membership.jobs_of(jobset)
-        job = jobs.get(next(absent, "")) or self._lacking(jobs.get(spares_name(jobset.name)))
+        job = self.membership.jobs_of(jobset).get(next(absent, ""))
         asked_s = self._asked_s.get(jobset.uid, float("-inf"))
         if job is None or now_s < max(asked_s + ASK_AGAIN_S, self._next_s):
             return
         recent = {uid: at_s for uid, at_s in self._asked_s.items() if now_s - at_s < ASK_AGAIN_S}
         self._asked_s, self._next_s = recent | {jobset.uid: now_s}, now_s + BETWEEN_S
-        is_spare = job.metadata.name not in jobset.places
-        member = None if is_spare else self._member(jobset, job.metadata.name)
-        if member is None and not is_spare:
+        member = self._member(jobset, job.metadata.name)
+        if member is None:
             return
         try:
             events = await events_about(self.client, jobset.namespace, job.metadata.uid, reason=FAILED_CREATE)
@@ -77,8 +67,7 @@ class RefusedPods:
             self.log.warning("job_events_unread", job=job.metadata.name, message=str(error))
             return
         if events:
-            said = events[-1].message or ""
-            words = refused_words(said, member) if member is not None else f"{both_ends(said)}; {SPARES_CURE}"
+            words = refused_words(events[-1].message or "", member)
             text = f"job {job.metadata.name}: the API server refuses its pods: {words}"
             self.recorder.emit(jobset.raw, Note("PodsRefused", text, warning=True))
 
@@ -86,10 +75,3 @@ class RefusedPods:
         """Return the Pods of a Job; None where this controller adds no agent to them."""
         replicated_job, index = jobset.places[name]
         return self.settings.member_of(CreateJob(jobset, jobset.replicated_job(replicated_job), index))
-
-    def _lacking(self, spares: Job | None) -> Job | None:
-        """Return the spares' Job if Pods of it are missing although it began a while ago."""
-        if spares is None or spares.is_leaving or (spares.status.active or 0) >= (spares.spec.parallelism or 0):
-            return None
-        begun_s = unix_time(spares.status.start_time)
-        return spares if begun_s is not None and self.clock.wall_s() - begun_s >= LACKING_S else None

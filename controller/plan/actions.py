@@ -13,7 +13,6 @@ from inplace.common.jobset.kinds import Pod
 from inplace.common.jobset.note import Note
 from inplace.common.jobset.pod_groups import PodGroup
 from inplace.common.jobset.service import Service
-from inplace.common.jobset.spares import spares_name
 from inplace.common.kube.resources import KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
@@ -61,19 +60,6 @@ class CreateJob:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSpares:
-    """Create the Job of placeholder Pods; it is built from the Job of `place`, as that one is made."""
-
-    place: CreateJob
-    count: int
-
-    @property
-    def name(self) -> str:
-        """Return the Job's name."""
-        return spares_name(self.place.jobset.name)
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete this very Job (by UID), its Pods first."""
 
@@ -82,7 +68,6 @@ class DeleteJob:
     COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
     LATE: ClassVar[str] = "its pods did not reach the barrier in time"
     ASTRAY: ClassVar[str] = "its pods wait for nodes of a domain that their leader has left"
-    SPARES: ClassVar[str] = "no spares are wanted"
     DEADLINE: ClassVar[str] = "the jobset was active for longer than its deadline"
     REGROUPED: ClassVar[str] = "its pods are placed in another group since the jobset was suspended"
 
@@ -241,7 +226,6 @@ class TaintNode:
 
 Action = (
     CreateJob
-    | CreateSpares
     | DeleteJob
     | SuspendJob
     | ResumeJob

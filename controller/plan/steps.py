@@ -43,7 +43,6 @@ from inplace.controller.plan.objects import ensure_claims, ensure_service, keep_
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
-from inplace.controller.plan.spares import hold_spares
 from inplace.controller.plan.waiting import tell_blocked, watch_barriers
 
 Step = Callable[[Draft], bool]
@@ -94,7 +93,6 @@ STEPS: Final[tuple[Step, ...]] = (
     delete_active_when_finished,
     keep_gang,
     correct_last_failure,
-    hold_spares,
     delete_after_ttl,
     keep_start_time,
     divide_into_scopes,

@@ -8,13 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any, Final, Protocol
 
-from inplace.common.injection.pod import InjectOptions
 from inplace.common.jobset.node_taints import TaintLimits
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, PODS
-from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, HttpFront
@@ -83,8 +81,6 @@ class VirtualScene:
     async def change_controller(self, **options: str) -> None:
         """Run another controller, with options of the word `controller`."""
         config: dict[str, Any] = {}
-        if "agent-image" in options:
-            config["job_settings"] = JobSettings(agent=InjectOptions(agent_image=options["agent-image"]))
         if "taints" in options:
             most, seconds, *trusted = options["taints"].split(",")
             config["taint_limits"] = TaintLimits(int(most), int(seconds), frozenset(trusted or ["default"]))

@@ -416,7 +416,7 @@ class StoryWorld(Vocabulary):
 
     @virtual
     async def do_controller(self, **options: str) -> None:
-        """`controller agent-image=agent:1 taints=4,600`: it adds agents, may taint 4 nodes for 600 s."""
+        """`controller taints=4,600`: it may taint 4 nodes for 600 s."""
         await self._scene.virtual().change_controller(**options)
 
     @virtual

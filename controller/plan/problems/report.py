@@ -31,14 +31,13 @@ from inplace.controller.plan.problems.spec import (
     bad_scheduling,
     other_claims,
 )
-from inplace.controller.plan.spares import without_image
 
 
 def report_problems(draft: Draft) -> bool:
     """Set SpecProblem to what is wrong now."""
     claims = other_claims(draft.jobset, draft.observed.claims)
     service = other_service(draft.jobset, draft.observed.service)
-    problems = [*known_problems(draft.jobset), *claims, *service, *without_image(draft)]
+    problems = [*known_problems(draft.jobset), *claims, *service]
     draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
     return False
 

@@ -8,8 +8,7 @@ from typing import Any
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.members import where_of
 from inplace.common.jobset.requests import read_request
-from inplace.common.jobset.settings import ESCALATION, MEMBERS, OF_GROUPS, RESTART, SPARES
-from inplace.common.jobset.spares import read_spares
+from inplace.common.jobset.settings import ESCALATION, MEMBERS, OF_GROUPS, RESTART
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
@@ -17,8 +16,7 @@ from inplace.common.wire import names as wire
 def unreadable(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read."""
     readers: list[Callable[[Mapping[str, Any]], object]] = [read_request]
-    readers += [setting.read for setting in OF_GROUPS if setting not in (MEMBERS, SPARES)]
-    readers.append(lambda annotations: read_spares(annotations, jobset.replicated_jobs))
+    readers += [setting.read for setting in OF_GROUPS if setting is not MEMBERS]
     for read in readers:
         try:
             read(jobset.annotations)
