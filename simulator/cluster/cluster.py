@@ -43,7 +43,7 @@ from inplace.simulator.cluster.access import (
 from inplace.simulator.cluster.components import Components
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.logs import read_log
-from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, spare_manifests
+from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
 from inplace.simulator.cluster.model_agent import QuietLog
 from inplace.simulator.cluster.model_runtime import TimedRuntime
 from inplace.simulator.cluster.node_loss import give_up
@@ -71,7 +71,7 @@ class Cluster:
         clock: None is the running loop's; for virtual time use `virtual_cluster`.
         timings: None is what fits the runtime.
         controller: where the JobSet controller runs; as a process beside other local processes only.
-        crds: None is what deploy/crd holds, with the admission policies of deploy/admission and the class of spares.
+        crds: None is what deploy/crd holds, with the admission policies of deploy/admission.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
         programs: folders whose programs the process runtime's containers find before all others.
@@ -110,7 +110,7 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        shipped = (*custom_resource_definitions(), *admission_policies(), *spare_manifests())
+        shipped = (*custom_resource_definitions(), *admission_policies())
         self._crds = list(shipped if crds is None else crds)
         self._programs = programs
         self._adds_agent = adds_agent

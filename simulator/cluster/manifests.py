@@ -46,14 +46,6 @@ def admission_policies() -> tuple[KubeObject, ...]:
     return tuple(doc for name in ("jobsets.yaml", "immutable.yaml") for doc in read_manifests(folder / name))
 
 
-@cache
-def spare_manifests() -> tuple[KubeObject, ...]:
-    """Return what deploy/spares holds; do not modify them."""
-    return tuple(
-        doc for name in ("priorityclass.yaml", "policy.yaml") for doc in read_manifests(_DEPLOY / "spares" / name)
-    )
-
-
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
     """Return the documents with the parallelism of each JobSet's Jobs changed to make `pods` Pods in all.
 

@@ -18,7 +18,7 @@ from inplace.agent.settings.arguments import ArgumentsError
 from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.host import STARTING
-from inplace.common.agent_command import agent_arguments, is_guarded, is_spare
+from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.events import ClusterEvent, Kind
@@ -51,7 +51,7 @@ class ModelRuntime(ModelMachine):
         """Start an instance."""
         if is_guarded(run.command):
             return GuardedContainer(self, run)
-        has_agent = agent_arguments(run.command) is not None and not is_spare(run.command)
+        has_agent = agent_arguments(run.command) is not None
         if not has_agent or run.spec.role is Role.INIT:
             return WorkerContainer(self, run)
         agent = self.make_agent(run)
@@ -107,15 +107,14 @@ class TimedRuntime(ModelRuntime):
         return self.logs.open(uid, container, previous=previous)
 
     def make_worker(self, run: ContainerRun) -> TimedRun:
-        """Start a worker; a spare makes no step."""
+        """Start a worker."""
         log = self.logs.newest(run.sandbox.uid, run.spec.name)
         steps, step_s = _number(run.env.get("STEPS")), _number(run.env.get("STEP_S"))
         life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
 
         def on_first_step() -> None:
-            if not is_spare(run.command):
-                log.write(FIRST_STEP)
-                self._tell(run, Kind.FIRST_STEP, "model")
+            log.write(FIRST_STEP)
+            self._tell(run, Kind.FIRST_STEP, "model")
 
         return TimedRun(self, on_first_step, life_s, log.stacks)
 

@@ -1,11 +1,10 @@
 """
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
-It reads nodeSelector, required affinity, taints, unschedulable, declared features and requests. It does not score, and
-it ignores topology spread: a Pod with that goes to the first node that fits otherwise. It answers to every
-schedulerName. A node that a Pod prefers to avoid by its name, or for the labels of Pods there, is taken only if no
-other one fits. A Pod that fits nowhere preempts Pods of a lower priority, on the first node where that makes room. A
-gang (gangs.py) is placed whole or not at all.
+It reads nodeSelector, required affinity, taints, unschedulable, declared features and requests. It does not score or
+preempt, and it ignores topology spread: a Pod with that goes to the first node that fits otherwise. It answers to every
+schedulerName. A node that a Pod prefers to avoid by its name is taken only if no other one fits. A gang (gangs.py) is
+placed whole or not at all.
 """
 
 from __future__ import annotations
@@ -51,10 +50,6 @@ class _Placed:
     requests: dict[str, float]
     pod: KubeObject
 
-    @property
-    def labels(self) -> dict[str, str]:
-        return self.pod["metadata"].get("labels") or {}
-
 
 class Scheduler:
     """The default scheduler."""
@@ -88,7 +83,7 @@ class Scheduler:
         while True:
             await self._work.wait()
             self._work.clear()
-            for uid, pod in sorted(self._pending.items(), key=lambda item: -_priority(item[1])):
+            for uid, pod in list(self._pending.items()):
                 if self._pending.get(uid) is pod:
                     await self._schedule(uid, pod)
 
@@ -160,10 +155,9 @@ class Scheduler:
         return node
 
     async def _refuse(self, uid: str, pod: KubeObject) -> None:
-        """Say that a Pod has no room, and make some."""
+        """Say that a Pod has no room."""
         try:
             await self._tell(uid, pod)
-            await self._preempt(pod, requests_of(pod))
         except (Conflict, NotFound):
             pass  # it is gone
         except (ApiError, TransportError):
@@ -187,7 +181,7 @@ class Scheduler:
         while self._full_until < len(entries) and entries[self._full_until][1].free("pods") < 1:
             self._full_until += 1
         needs_restart, last = parse_pod(pod).restarts_all, None
-        shunned = _shunned(pod["spec"]) | self._shared(pod["spec"])
+        shunned = _shunned(pod["spec"])
         others = self._others(pod)
         for name, entry in entries[self._full_until :]:
             if (
@@ -210,45 +204,6 @@ class Scheduler:
             return None
         nodes = ((one, self._nodes.get(one.node)) for one in placed)
         return [(one.pod, entry.node["metadata"].get("labels") or {}) for one, entry in nodes if entry is not None]
-
-    def _shared(self, spec: dict[str, Any]) -> frozenset[str]:
-        """Return the nodes with Pods that a Pod prefers to keep away from; each node is a domain here."""
-        affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
-        terms = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        wanted = [term["podAffinityTerm"]["labelSelector"].get("matchLabels") or {} for term in terms]
-        return frozenset(
-            placed.node
-            for placed in (self._placed.values() if wanted else ())
-            if any(labels.items() <= placed.labels.items() for labels in wanted)
-        )
-
-    async def _preempt(self, pod: KubeObject, requests: dict[str, float]) -> None:
-        """Delete Pods of a lower priority on the first node where that makes room; their end wakes the scheduler."""
-        if pod["spec"].get("preemptionPolicy") == "Never":
-            return
-        needs_restart, own = parse_pod(pod).restarts_all, _priority(pod)
-        for name, entry in self._nodes.items():
-            lower = [one for one in self._placed.values() if one.node == name and _priority(one.pod) < own]
-            gain = {resource: sum(one.requests.get(resource, 0.0) for one in lower) for resource in requests}
-            if (
-                lower
-                and _admits(entry.node, pod["spec"], needs_restart=needs_restart)
-                and all(entry.free(resource) + gain[resource] >= amount for resource, amount in requests.items())
-            ):
-                await self._delete_enough(entry, lower, requests)
-                return
-
-    async def _delete_enough(self, entry: _NodeEntry, lower: list[_Placed], requests: dict[str, float]) -> None:
-        """Delete the Pods of the lowest priority until there is room; those that are being deleted count."""
-        free = {resource: entry.free(resource) for resource in requests}
-        for victim in sorted(lower, key=lambda one: _priority(one.pod)):
-            if all(free[resource] >= amount for resource, amount in requests.items()):
-                return
-            for resource in free:
-                free[resource] += victim.requests.get(resource, 0.0)
-            meta = victim.pod["metadata"]
-            if "deletionTimestamp" not in meta:
-                await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"])
 
     async def _bind(self, pod: KubeObject, node: str) -> None:
         meta = pod["metadata"]
@@ -310,10 +265,6 @@ def _with(total: dict[str, float], container: KubeObject) -> dict[str, float]:
     resources = container.get("resources") or {}
     asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
     return total | {name: total.get(name, 0.0) + number_of(amount) for name, amount in asked.items()}
-
-
-def _priority(pod: KubeObject) -> int:
-    return int(pod["spec"].get("priority") or 0)
 
 
 def _is_ours(pod: KubeObject) -> bool:
