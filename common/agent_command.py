@@ -7,8 +7,6 @@ from typing import Final
 
 AGENT_COMMAND: Final = "inplace-agent"
 GUARD: Final = "guard"  # the agent's subcommand beside a worker
-HOLD: Final = "hold"  # the agent's subcommand in a spare (docs/adr/0095)
-HOLD_COMMAND: Final = ("inplace-agent", HOLD)
 GUARD_PROGRAM: Final = "/inplace/bin/guard"  # the same, in the agent's image (docs/adr/0085)
 ENTRYPOINT_GUARD: Final = "ENTRYPOINT_GUARD"  # a worker's variable: that command, before a program of its image
 
@@ -31,8 +29,3 @@ def agent_arguments(command: Sequence[str]) -> list[str] | None:
 def is_guarded(command: Sequence[str]) -> bool:
     """Say whether a container's command is a guard with its worker."""
     return (agent_arguments(command) or [""])[0] == GUARD
-
-
-def is_spare(command: Sequence[str]) -> bool:
-    """Say whether a container's command only holds its place."""
-    return agent_arguments(command) == [HOLD]

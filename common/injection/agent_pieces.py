@@ -7,7 +7,7 @@ Everything here is data. Sources: docs/agent.md, agent/settings/config.py, docs/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from inplace.common.agent_command import GUARD_PROGRAM
@@ -180,11 +180,6 @@ def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
     fields = {"volumeMounts": [{"name": IMAGE_VOLUME, "mountPath": _COPIED}]}
     command = [COPY_PROGRAM, _COPIED]
     return container(COPIER, image, command, fields, as_root=as_root, resources=resources)
-
-
-def spare_container(image: str, command: Sequence[str], resources: KubeObject) -> KubeObject:
-    """Return the container of a spare, which waits to be ended."""
-    return container("spare", image, [*command], {}, as_root=False, resources=resources)
 
 
 def container(

@@ -38,7 +38,6 @@ from inplace.common.jobset.members import MemberPolicy, MemberRequests, everyone
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
-from inplace.common.jobset.spares import count_spares
 from inplace.common.jobset.stored import as_value
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -222,11 +221,6 @@ class JobSet:
     def fence_after_s(self) -> int | None:
         """Return the length of its workers' leases; None where there are none, or it cannot be read."""
         return fence_after_s(self.annotations) if self.is_in_place else None
-
-    @cached_property
-    def spares(self) -> int:
-        """Return how many placeholder Pods hold room; 0 also for what `controller.plan.problems` tells of."""
-        return count_spares(self.annotations, self.replicated_jobs) if self.is_in_place else 0
 
     def has_no_step_left(self, scope: Scope) -> bool:
         """Say whether the status says that no step had room for the restart to a scope's next epoch."""

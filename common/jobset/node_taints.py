@@ -25,9 +25,9 @@ import msgspec
 from inplace.common.jobset.bad_nodes import find, records_of
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.conditions import is_true
+from inplace.common.jobset.fields import ReplicatedJob
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Pod
-from inplace.common.jobset.spares import is_placed_by_queue
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -39,6 +39,13 @@ SECONDS_MAX: Final = 3600
 SET_BACK_S_MAX: Final = 5.0
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _FORM: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,4})((?:/[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)")
+_QUEUES_TOPOLOGY: Final = (
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+)
+"""Annotations of a Pod template whose Pods Kueue places."""
+
 _TAINT: Final = {"key": wire.BAD_NODE, "effect": "NoSchedule"}
 
 
@@ -120,7 +127,14 @@ def is_moved_by_queue(jobset: JobSet, pod: Pod) -> bool:
     """Say whether the queue that chose a Pod's node chooses one anew for its replacement, if the node is tainted."""
     labels = pod.metadata.labels
     job = jobset.find_replicated_job((labels and labels.replicated_job) or "")
-    return pod.spec.is_pinned and job is not None and is_placed_by_queue(job) and not job.form.names_a_node
+    return pod.spec.is_pinned and job is not None and _is_placed_by_queue(job) and not job.form.names_a_node
+
+
+def _is_placed_by_queue(job: ReplicatedJob) -> bool:
+    """Say whether a queue chooses the nodes of a replicatedJob's Pods."""
+    pod_template = (job.template().get("spec") or {}).get("template") or {}
+    annotations = (pod_template.get("metadata") or {}).get("annotations") or {}
+    return any(name in annotations for name in _QUEUES_TOPOLOGY)
 
 
 def has_assigned_hosts(workload: Mapping[str, Any], job: str) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from inplace.common.bare.record import record
 from inplace.common.kube.quantity import parse_quantity
-from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 from inplace.common.protocol.members import SLOTS_MAX
@@ -280,12 +279,6 @@ MEMBERS: Final = Setting(
         _whole("wait", 0, DAY_S, "seconds for which the barrier waits for max before it lifts for fewer", f"{WAIT_S}"),
     ),
 )
-SPARES: Final = Setting(
-    wire.SPARES,
-    "room for Pods that are replaced",
-    "no spare is held",
-    (_whole("pods", 0, INT32_MAX, "placeholder Pods; at most as many as the largest replicatedJob has", "0"),),
-)
 AGENT: Final = Setting(
     wire.AGENT,
     "the agent that the controller adds",
@@ -312,7 +305,6 @@ OF_GROUPS: Final = (
     NODES,
     FENCE_AFTER,
     MEMBERS,
-    SPARES,
     AGENT,
 )
 """They mean nothing where groups do not restart in place. RESTART_IN_PLACE and RESTART_SCOPE have their own readers."""

@@ -77,7 +77,6 @@ FENCE_AFTER: Final = "inplace.dev/fence-after"  # the length of a lease; on the 
 MEMBERS: Final = (
     "inplace.dev/members"  # how many Pods train, the others are spares (docs/adr/0107); on the Pods as well
 )
-SPARES: Final = "inplace.dev/spares"  # how many placeholder Pods hold room for Pods that are replaced (docs/adr/0095)
 AGENT: Final = "inplace.dev/agent"  # whether and how it is added (docs/adr/0088); a Namespace's label as well
 AGENT_OFF: Final = "off"
 AGENT_ON: Final = "on"  # asked for under the controller's --agent-opt-in
@@ -103,10 +102,6 @@ START_WINDOW: Final = "inplace.dev/start-window"
 AVOIDANCE_GATE: Final = "inplace.dev/bad-nodes"
 BAD_NODE: Final = "inplace.dev/bad-node"
 
-# On spares (docs/adr/0095) and their Job, as a label: the JobSet's name. The PriorityClass is
-# deploy/spares/priorityclass.yaml's.
-SPARE_OF: Final = "inplace.dev/spare-of"
-SPARE_PRIORITY_CLASS: Final = "inplace-spare"
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"  # Kueue's label; its queue does not count an agent that is added
 

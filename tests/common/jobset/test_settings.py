@@ -16,7 +16,6 @@ from inplace.common.jobset.settings import (
     OF_GROUPS,
     RESTART,
     RESTART_ON,
-    SPARES,
     STALL,
     Setting,
     carried,
@@ -44,7 +43,6 @@ from inplace.common.wire import names as wire
         (NODES, "2", {"failures": 2}),
         (NODES, "failures=8,within=60,percent=100,marked=stay", None),
         (FENCE_AFTER, "15", {"seconds": 15}),
-        (SPARES, "0", {"pods": 0}),
         (AGENT, "off", {"added": "off"}),
         (
             AGENT,
@@ -84,7 +82,6 @@ BAD = [
     (NODES, "failures=2,percent=101", "percent: expected an integer from 1 to 100, saw '101'"),
     (NODES, "marked=Stay", "marked: expected leave or stay, saw 'Stay'"),
     (FENCE_AFTER, "14", "expected an integer from 15 to 600, saw '14'"),
-    (SPARES, "many", "expected an integer from 0 to 2147483647, saw 'many'"),
     (AGENT, "perhaps", "added: expected on or off, saw 'perhaps'"),
     (AGENT, "cpu=much", "cpu: expected an amount such as 100m or 64Mi, saw 'much'"),
     (AGENT, "gpu=1", "saw 'gpu'"),

@@ -18,8 +18,8 @@ from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire.members import announcement_text, members_text, read_announcement, read_members
 from inplace.common.wire.names import (
-    RAN,
     MEMBERS_FIELD,
+    RAN,
     epoch_annotations,
     epoch_of_pod,
     epochs_of_status,
