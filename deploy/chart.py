@@ -217,8 +217,6 @@ TABLE: Final = (
     Template("admission/controller.yaml", namespaces=2),
     Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy", check=_SINCE_1_36),
     Template("apf/flowcontrol.yaml", namespaces=3),
-    Template("spares/priorityclass.yaml"),
-    Template("spares/policy.yaml", namespaces=1),
     Template(
         "controller/deployment.yaml",
         values={

@@ -119,7 +119,7 @@ async def test_the_policies_are_without_a_type_error(plane: ControlPlane, instal
 
     await until(checked, "a type check of each policy")
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in (await installed.get(path))["items"]}
-    assert found == {name: {} for name in (*POLICIES, "spares.inplace.dev")}
+    assert found == {name: {} for name in POLICIES}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,6 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
             "apf",
             "agent",
             "controller",
-            "spares",
             "workers",
             "overlays/taints",
             "overlays/podmonitor",

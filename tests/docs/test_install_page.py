@@ -29,7 +29,7 @@ def test_what_is_applied_is_a_kustomization(text: str) -> None:
 def test_every_kustomization_is_on_the_page() -> None:
     """Every kustomization is explained on the page, apart from the parts of the base."""
     found = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("kustomization.yaml")}
-    parts = {f"deploy/{part}" for part in ("rbac", "apf", "admission", "controller", "spares")}
+    parts = {f"deploy/{part}" for part in ("rbac", "apf", "admission", "controller")}
     assert {folder for folder in found - parts if f"`{folder}`" not in INSTALL} == {"deploy"}
     assert "`deploy/`" in INSTALL
 
