@@ -4,6 +4,10 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
     both             inplace-link DEPTH    the first line of each side; the agent's says the depth, the guard's is 1:
                                            1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
+                     lifted EPOCH RANK SIZE HOST
+                                           the same in a group with spares: the rank that this Pod plays, of so many,
+                                           and the host name of rank 0; "-" if it has none
+                     completed             the group has completed: end with 0 if no worker runs
                      signal NUMBER         depth 2: end the worker by this signal, and stay
                      examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
                      take-stacks REQUEST   write the stacks of the worker's ranks to its log; the number is the
@@ -37,7 +41,11 @@ if TYPE_CHECKING:
 
 LINK_CONTAINERS: Final = 1  # the depths of a restart
 LINK_PROCESS: Final = 2
-LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
+LINE_BYTES_MAX: Final = 300  # the longest line, "lifted 2147483647 4999 5000" and a DNS name, has 281
+SLOTS_MAX: Final = 5_000  # as `common.protocol.members` has it, which a guard need not load
+HOST_CHARACTERS_MAX: Final = 253
+_HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
+_NO_HOST: Final = "-"
 SIGNAL_MAX: Final = 64  # SIGRTMAX
 
 
@@ -49,10 +57,31 @@ class Hello:
 
 
 @record
+class Membership:
+    """What this Pod's worker is in an epoch of a group with spares.
+
+    Args:
+        rank: that it plays, below `size`.
+        size: how many members there are.
+        host: the name of rank 0's Pod; "" if Pods have none.
+    """
+
+    rank: int
+    size: int
+    host: str = ""
+
+
+@record
 class Lifted:
-    """The worker may start; epoch 0 when in-place restart is off."""
+    """The worker may start; epoch 0 when in-place restart is off. A membership is of a group with spares."""
 
     epoch: int
+    membership: Membership | None = None
+
+
+@record
+class Completed:
+    """The group has completed: what runs no worker ends with 0."""
 
 
 @record
@@ -157,6 +186,7 @@ _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "checking": (Checking, (INT32_MAX,)),
     "fit": (Fit, ()),
     "unfit": (Unfit, ()),
+    "completed": (Completed, ()),
     "take-stacks": (TakeStacks, (REQUEST_MAX,)),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
@@ -175,12 +205,17 @@ Message = (
     | Checking
     | Fit
     | Unfit
+    | Completed
     | TakeStacks
 )
 
 
 def line_of(message: Message) -> bytes:
     """Return a message's line."""
+    if isinstance(message, Lifted):
+        member = message.membership
+        more = () if member is None else (str(member.rank), str(member.size), member.host or _NO_HOST)
+        return " ".join(["lifted", str(message.epoch), *more]).encode("ascii") + b"\n"
     numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
     return " ".join([_WORDS[type(message)], *numbers]).encode("ascii") + b"\n"
 
@@ -219,11 +254,24 @@ class LineReader:
 
 def _read(line: bytes) -> Message:
     word, *numbers = line[: LINE_BYTES_MAX + 1].decode("latin-1").split(" ")
+    if word == "lifted" and len(numbers) > 1 and (lifted := _lifted_member(numbers)) is not None:
+        return lifted
     cls, most = _MESSAGES.get(word, (None, ()))
     if cls is not None and len(numbers) == len(most) and all(map(_is_number, numbers, most)):
         message: Message = cls(*map(int, numbers))
         return message
     raise RemoteProtocolError(f"expected a line of the link, such as 'lifted 3', saw {line[:40]!r}")
+
+
+def _lifted_member(words: list[str]) -> Lifted | None:
+    """Return the lift of a member; None if the words are not one's."""
+    *numbers, host = words
+    if len(numbers) != 3 or not all(map(_is_number, numbers, (INT32_MAX, SLOTS_MAX - 1, SLOTS_MAX))):
+        return None
+    epoch, rank, size = map(int, numbers)
+    if rank >= size or not epoch or not set(host) <= _HOST_CHARACTERS or not 0 < len(host) <= HOST_CHARACTERS_MAX:
+        return None
+    return Lifted(epoch, Membership(rank, size, "" if host == _NO_HOST else host))
 
 
 def _is_number(text: str, most: int) -> bool:

@@ -18,7 +18,18 @@ from __future__ import annotations
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Message, Signal, Started, is_completion
+from inplace.common.protocol.link import (
+    Absent,
+    Ended,
+    Ending,
+    Failed,
+    Lifted,
+    Membership,
+    Message,
+    Signal,
+    Started,
+    is_completion,
+)
 
 # What is known of a guard; plain texts, as the guard's phases.
 ABSENT: Final = "absent"  # no process of a worker; it waits for a lift
@@ -41,9 +52,10 @@ class Peer:
 
 @record
 class Lift:
-    """Start the worker in this epoch; 0 when in-place restart is off."""
+    """Start the worker in this epoch, 0 when in-place restart is off; in a group with spares as that member."""
 
     epoch: int
+    membership: Membership | None = None
 
 
 @record
@@ -114,6 +126,7 @@ class LinkedWorkerState:
         awaited: the workers of so many containers run without a guard unless one comes from there; 0: each has one.
         peers: the guards that are connected, in the order of their numbers.
         epoch: of the lift that stands; None while no worker may start.
+        membership: of that lift.
         completed: a worker of this epoch ended by itself with exit code 0.
         is_ending: the worker of this epoch failed, or was told to end.
         has_exited: that was reported.
@@ -125,6 +138,7 @@ class LinkedWorkerState:
     awaited: int = 0
     peers: tuple[Peer, ...] = ()
     epoch: int | None = None
+    membership: Membership | None = None
     completed: bool = False
     is_ending: bool = False
     has_exited: bool = False
@@ -153,7 +167,7 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
     if state.is_lost:
         return state, ()
     if isinstance(event, Lift):
-        return _lift(state, event.epoch)
+        return _lift(state, event)
     if isinstance(event, SignalWorkers):
         return _order(state, event.number) if state.epoch is not None else (state, ())
     if isinstance(event, PeerLeft):
@@ -163,14 +177,15 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
     return _heard(state, event.peer, event.message)
 
 
-def _lift(state: LinkedWorkerState, epoch: int) -> Step:
+def _lift(state: LinkedWorkerState, lift: Lift) -> Step:
     if state.epoch is not None:
-        raise InvariantError(f"a lift of epoch {epoch} beside the worker of epoch {state.epoch}")
+        raise InvariantError(f"a lift of epoch {lift.epoch} beside the worker of epoch {state.epoch}")
     waiting = [peer.number for peer in state.peers if peer.life == ABSENT]
-    state = replace(state, epoch=epoch, completed=False, is_ending=False, has_exited=False)
+    state = replace(state, epoch=lift.epoch, membership=lift.membership)
+    state = replace(state, completed=False, is_ending=False, has_exited=False)
     for number in waiting:
         state = _at(state, number, LIFTED)
-    return state, tuple(Tell(number, Lifted(epoch)) for number in waiting)
+    return state, tuple(Tell(number, Lifted(lift.epoch, lift.membership)) for number in waiting)
 
 
 def _order(state: LinkedWorkerState, number: int, *, but: int = -1) -> Step:
@@ -190,7 +205,7 @@ def _heard(state: LinkedWorkerState, number: int, message: Message) -> Step:
             return _settled(state)
         if state.epoch is None or state.is_ending:
             return state, ()
-        return _at(state, number, LIFTED), (Tell(number, Lifted(state.epoch)),)
+        return _at(state, number, LIFTED), (Tell(number, Lifted(state.epoch, state.membership)),)
     is_news = isinstance(message, Started | Failed | Ended | Ending) and message.epoch == state.epoch
     if is_news and life not in ("", ABSENT):
         return _ran(state, number, message)

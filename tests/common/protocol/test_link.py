@@ -14,6 +14,7 @@ from inplace.common.protocol.link import (
     SIGNAL_MAX,
     Absent,
     Checking,
+    Completed,
     Ended,
     Ending,
     Examine,
@@ -24,6 +25,7 @@ from inplace.common.protocol.link import (
     Leaving,
     Lifted,
     LineReader,
+    Membership,
     Message,
     Signal,
     Started,
@@ -33,6 +35,7 @@ from inplace.common.protocol.link import (
 
 epochs = st.integers(0, INT32_MAX)
 codes = st.integers(0, 255)
+hosts = st.text("abc-.0", max_size=253).filter(lambda host: host != "-")
 messages = st.one_of(
     st.just(Leaving()),
     *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
@@ -41,6 +44,8 @@ messages = st.one_of(
     st.builds(Checking, st.integers(0, INT32_MAX)),
     st.just(Fit()),
     st.just(Unfit()),
+    st.just(Completed()),
+    st.builds(Lifted, st.just(INT32_MAX), st.builds(Membership, st.integers(0, 4998), st.integers(4999, 5000), hosts)),
     st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )
@@ -77,7 +82,13 @@ def test_messages_come_through_whole(said: list[Message], data: st.DataObject) -
         b"LIFTED 3\n",
         b"lifted 3\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"\x00" * 200,
+        b"\x00" * 400,
+        b"lifted 3 4 4 -\n",
+        b"lifted 0 0 4 -\n",
+        b"lifted 3 0 5001 -\n",
+        b"lifted 3 0 4 \n",
+        b"lifted 3 0 4 a_b\n",
+        b"lifted 3 0 4 " + b"a" * 254 + b"\n",
         b"lifted " + b"9" * 10_000,
         b"lifted " + b"9" * 10_000 + b"\n",
     ],
