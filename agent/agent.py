@@ -53,6 +53,8 @@ from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
+    from inplace.agent.slot_keeper import SlotKeeper
+    from inplace.common.protocol.link import Membership
 
 UNANSWERED_S: Final = 2.0  # then what earlier runs wrote is told, be the announcement answered or not
 REMINDER: Final = "reminder"  # its task's name
@@ -106,6 +108,12 @@ class Agent:
             on_look=self._notices.take_look,
         )
         self._machine = _first_state(config, self.keeper.failures)
+        self._slot_keeper: SlotKeeper | None = None
+        self._membership: Membership | None = None  # of the worker that was started last
+        if config.slot is not None:
+            from inplace.agent.slot_keeper import SlotKeeper
+
+            self._slot_keeper = SlotKeeper(config, deps, worker, state=lambda: self._machine)
         budget = RetryBudget(deps.rng, config.herd.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -114,6 +122,7 @@ class Agent:
             on_view=self.take,
             on_limits=deps.stalls.take_limits if deps.stalls is not None else lambda _: None,
             on_saving=self._ask_to_save,
+            on_completed=self._slot_keeper.complete if self._slot_keeper is not None else lambda: None,
             on_stacks=worker.take_stacks,
             on_notices=self._notices.take_listed,
             on_problem=lambda problem: self._note_problem("watch", problem),
@@ -222,7 +231,8 @@ class Agent:
                 self._reporter.perform(action)
             case StartWorker(epoch):
                 self._remember_run(epoch)
-                self.keeper.start(epoch)
+                self._membership = self._slot_keeper.membership(epoch) if self._slot_keeper and epoch else None
+                self.keeper.start(epoch, self._membership)
                 self._lift(epoch)
             case StopWorker():
                 self._reporter.keep_silent()
@@ -240,6 +250,7 @@ class Agent:
 
     def _remember_run(self, epoch: int | None) -> None:
         """Keep the epoch BEFORE its worker starts: should the status be lost, nothing else says that it ran."""
+        self._announcer.ran = epoch or self._announcer.ran
         problem = self._memory.remember_run(epoch) if epoch is not None else None
         if problem is not None:
             then = "a lost status could let the worker join this epoch again"
@@ -298,7 +309,9 @@ class Agent:
         wait_s = self._clock.monotonic_s() - self._started_s
         self._metrics.lifted = True
         self._phases.lifted()
-        self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3))
+        member = self._membership
+        fields = {} if member is None else {"rank": member.rank, "size": member.size}
+        self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3), **fields)
 
     def _lower(self) -> None:
         """Close the barrier again: the next worker is held back."""
@@ -342,6 +355,8 @@ class Agent:
     def _send_report(self) -> None:
         """Tell the barrier and the metrics where this Pod stands."""
         state, view = self.state, self.state.view
+        spares = self._slot_keeper.go_on() if self._slot_keeper is not None else False
+        rank = self._membership.rank if self._membership and state.phase is AgentPhase.LIFTED else None
         self._metrics.epoch = state.epoch
         self._metrics.synced = view.synced if view else 0
         self._metrics.deprecated = view.deprecated if view else 0
@@ -353,13 +368,20 @@ class Agent:
                 deprecated=view.deprecated if view else None,
                 since_s=self._since_s,
                 problem="; ".join(self._problems.values()) or None,
+                rank=rank,
+                spare=spares,
             )
         )
 
 
 def _first_state(config: AgentConfig, failures: int) -> PodState:
     """Return where the machine of a new process stands."""
-    agent = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0)
+    agent = AgentState(
+        previous=config.previous_epoch,
+        reached=config.reached_epoch,
+        leased=config.fence_after_s == 0,
+        slot=config.slot,
+    )
     code = config.restart_exit_code
     return PodState(
         agent,

@@ -21,7 +21,7 @@ from inplace.agent.link.client import READ_BYTES_MAX, LinkClient, OwnAgent
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S
 from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, save_file
 from inplace.agent.settings.arguments import WorkerOptions
-from inplace.agent.settings.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, PROGRESS_DIR, epoch_variables
+from inplace.agent.settings.command import run_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
@@ -50,6 +50,7 @@ from inplace.common.protocol.link import (
     LINK_PROCESS,
     Absent,
     Checking,
+    Completed,
     Ended,
     Ending,
     Examine,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.guard import Action, Event
-    from inplace.common.protocol.link import Message
+    from inplace.common.protocol.link import Membership, Message
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 STUCK: Final = 5  # as `agent.settings.exit_code` has it, which loads enum: the agent waited for the worker's end
@@ -114,6 +115,7 @@ class Guard:
 
             self._saves = SaveRequests(save_file(progress), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
+        self._membership: Membership | None = None  # of the lift that the guard waits for, or that stands
         self._link = LinkClient(env.get("LINK_FILE") or LINK_FILE)
         self._kill_at_s: float | None = None
         self._exit_code = 0  # of the worker that ended last
@@ -228,17 +230,19 @@ class Guard:
     def _start(self, epoch: int) -> None:
         """Execute the worker."""
         self._cleaning.begin()
-        own = epoch_variables(epoch)
-        if os.path.isdir(self._progress):  # noqa: PTH112
-            own[PROGRESS_DIR] = self._progress
-            own[ELASTIC_ERROR_FILE] = f"{self._progress}/{ELASTIC_FILE}"
+        own, command = run_variables(epoch, self._progress), self._options.command
         if self._saves is not None:
             own[SAVE_FILE] = self._saves.path
+        if self._membership is not None:
+            from inplace.agent.worker.rank_variables import rank_command, rank_variables
+
+            own |= rank_variables(self._membership, self._env)
+            command = rank_command(self._membership, command)
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
             message = "it needs inplace.dev/restart: process on the JobSet"
             GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
-        self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)
+        self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0, command=command)
         self._link.tell(Started(epoch))
         GUARD_LOG.info(STARTED, epoch=epoch or None)
 
@@ -328,10 +332,8 @@ class Guard:
 
     def _greet(self, link: socket) -> None:
         """Send the guard's first words to the agent, and read what the agent says from now on."""
-        words: list[Message] = [Hello()]
-        if self._options.on_stall:
-            words.append(Examines())
-        words.append(self._check_word())  # also without a check: the agent may wait for guards that run no worker
+        # The last one also without a check: the agent may wait for guards that run no worker.
+        words: list[Message] = [Hello(), *([Examines()] if self._options.on_stall else ()), self._check_word()]
         self._link.open(link, words)
         if self._link.is_open:
             self.add_reader(self._link.descriptor, self._read)
@@ -348,6 +350,7 @@ class Guard:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Lifted):
+            self._membership = message.membership if self._state.phase == WAITING else self._membership
             self._take(BarrierLifted(message.epoch))
         elif isinstance(message, Signal):
             if self._state.phase == RUNNING:
@@ -361,17 +364,18 @@ class Guard:
             self._take(StayOn())
         elif isinstance(message, Leaving):
             self._lose_agent()
+        elif isinstance(message, Completed) and self._state.phase == WAITING:
+            GUARD_LOG.info("spare_completed", message="the group has completed", then="exit 0")
+            self._leave(0)
         elif isinstance(message, Unfit) and self._state.phase == WAITING:
             GUARD_LOG.error("check_failed", message="the check of another container of this Pod failed")
             self._leave(UNFIT)
 
     def _examine(self, asked: Examine) -> None:
         """Look at a worker that hangs; the agent waits for the end of that."""
-        if not self._options.on_stall:
-            return
-        if self._state.phase == RUNNING:
+        if self._options.on_stall and self._state.phase == RUNNING:
             self._host.examine(asked.pid, asked.silent_s)
-        else:
+        elif self._options.on_stall:
             self._link.tell(Examines())
 
     def _leave(self, code: int) -> None:

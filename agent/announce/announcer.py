@@ -24,9 +24,10 @@ from inplace.common.kube.errors import ApiError, Throttled
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.kube.watch import ending_of
 from inplace.common.protocol.agent import Accepted, NotAccepted
+from inplace.common.protocol.bounds import decimal
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
-
+VERSION_MAX: Final = 2**64 - 1  # a resourceVersion is an unsigned integer
 LEAVING_S: Final = 60.0  # a Pod that is being deleted asks again so seldom: nothing can change but its end
 
 
@@ -36,6 +37,9 @@ class Announcer:
     Args:
         budget: shared with the watch.
         on_problem: called with the words of what is wrong, None when it works again.
+
+    Attributes:
+        ran: the last epoch in which this Pod started a worker; 0 for none.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Announcer:
         self._on_problem = on_problem
         self._budget = budget
         self._answered = asyncio.Event()
+        self.ran = config.ran_epoch
 
     async def until_answered(self) -> None:
         """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
@@ -68,7 +73,7 @@ class Announcer:
             await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
         try:
-            response = await self._send(partial(announcement_request, self._config, epoch, phases))
+            response = await self._send(partial(announcement_request, self._config, epoch, phases, ran=self.ran))
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
@@ -79,7 +84,7 @@ class Announcer:
         self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch, phases=phases)
-        return Accepted(epoch)
+        return Accepted(epoch, _version(response.body) if self._config.slot is not None else 0)
 
     async def _void(self, epoch: int) -> NotAccepted:
         """Wait for this Pod's end: the controller may count it as gone, so it joins no epoch (docs/adr/0072)."""
@@ -114,6 +119,15 @@ class Announcer:
             **({"cure": cure} if cure else {}),
         )
         await self._clock.sleep(wait_s)
+
+
+def _version(answer: bytes) -> int:
+    """Return the Pod's resourceVersion in the answer to a PATCH; 0 if there is none, or it is no number."""
+    try:
+        text = json.loads(answer)["metadata"]["resourceVersion"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0
+    return (decimal(text, VERSION_MAX) or 0) if isinstance(text, str) else 0
 
 
 def _is_leaving(answer: bytes) -> bool:

@@ -12,13 +12,17 @@ from __future__ import annotations
 import json
 
 from inplace.common.bare.record import record
-from inplace.common.bare.typed import Any, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Any, Final
 from inplace.common.kube.errors import error_from_status
 from inplace.common.kube.http.request import GarbledError
 from inplace.common.protocol.agent import View
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import restarts_in_place
+
+if TYPE_CHECKING:
+    from inplace.agent.settings.config import AgentConfig
+    from inplace.common.protocol.members import Members
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
@@ -52,6 +56,7 @@ class Seen:
         stall: what the annotation says of the watchdog's limits; None without it.
         stacks: the text of the last request for stacks; None is no annotation.
         notices: status.notices as it is; None where there are none.
+        completed: the JobSet's work is done.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Seen:
     stall: str | None = None
     stacks: str | None = None
     notices: Any = None
+    completed: bool = False
 
 
 @record
@@ -165,6 +171,7 @@ class JobSetEvents:
             stall=_text(cell(wire.COLUMN_STALL)),
             stacks=_text(cell(wire.COLUMN_STACKS)),
             notices=_list(cell(wire.COLUMN_NOTICES)),
+            completed=cell(wire.COLUMN_TERMINAL) == wire.TERMINAL_COMPLETED,
         )
 
 
@@ -173,14 +180,16 @@ def is_of(seen: Seen | Deleted, name: str, uid: str) -> bool:
     return seen.name == name and uid in ("", seen.uid)
 
 
-def view_of(seen: Seen, scope: str, *, consistent: bool) -> View:
+def view_of(seen: Seen, config: AgentConfig, *, consistent: bool) -> View:
     """Return what the protocol makes of a JobSet, as far as this Pod's scope is concerned.
 
     Raises:
-        OtherScopeError: it is in place, and has no such scope (the manifest is at fault).
+        OtherScopeError: it is in place, and has no such scope, or one with spares that this Pod knows nothing of (the
+            manifest is at fault).
         RemoteProtocolError: an epoch in its status is none (the controller is at fault).
     """
     status: dict[str, Any] | None = seen.status
+    scope = config.restart_scope
     if scope or seen.status.get(wire.SCOPED_EPOCHS):
         status = wire.status_of_scope(seen.status, scope)
     if status is None:
@@ -188,7 +197,14 @@ def view_of(seen: Seen, scope: str, *, consistent: bool) -> View:
             raise OtherScopeError(_how_to_name_the_scope(seen.status, scope))
         status = {}
     synced, deprecated = wire.epochs_of_status(status)
-    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent)
+    members: Members | None = None
+    if wire.MEMBERS_FIELD in status and seen.in_place:
+        if config.slot is None:  # it would run in an epoch of which it is no member
+            raise OtherScopeError(_how_to_name_the_members(scope))
+        from inplace.common.wire.members import read_members
+
+        members = read_members(status[wire.MEMBERS_FIELD])
+    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent, members=members)
 
 
 def saving_epoch_of(seen: Seen, scope: str) -> int | None:
@@ -214,6 +230,13 @@ def _how_to_name_the_scope(status: dict[str, Any], scope: str) -> str:
     )
 
 
+def _how_to_name_the_members(scope: str) -> str:
+    return (
+        f"expected MEMBERS, because scope {scope} has spares, but it is not set; give the agent's container env "
+        f"MEMBERS with valueFrom.fieldRef.fieldPath metadata.annotations['{wire.MEMBERS}']"
+    )
+
+
 def _list(cell: str | None) -> Any:
     """Read the cell of a list, which a Table has as JSON."""
     return json.loads(cell) if cell else None
@@ -234,6 +257,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
         stall=_text(annotations.get(wire.STALL)),
         stacks=_text(annotations.get(wire.STACKS_REQUESTED)),
         notices=(obj.get("status") or {}).get(wire.NOTICES),
+        completed=(obj.get("status") or {}).get(wire.TERMINAL_STATE) == wire.TERMINAL_COMPLETED,
     )
 
 

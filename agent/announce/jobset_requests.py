@@ -21,6 +21,7 @@ from inplace.common.wire.names import (
     LAST_LINE,
     NOTICE,
     PHASES,
+    RAN,
     WORKER_FAILED,
     epoch_annotations,
 )
@@ -68,7 +69,9 @@ def watch_request(
     return _jobsets(config, query, as_table)
 
 
-def announcement_request(config: AgentConfig, epoch: int, phases: str = "", last_line: str = "") -> Request:
+def announcement_request(
+    config: AgentConfig, epoch: int, phases: str = "", last_line: str = "", *, ran: int = 0
+) -> Request:
     """Return the patch that announces `epoch` on our Pod, in both encodings, with the texts that there are.
 
     Args:
@@ -76,10 +79,15 @@ def announcement_request(config: AgentConfig, epoch: int, phases: str = "", last
         epoch: int32 >= 1.
         phases: a text of `common.wire.phases`.
         last_line: a text of `common.wire.last_line`.
+        ran: the last epoch in which this Pod started a worker, 0 for none; told in a group with spares.
     """
     annotations = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
     if last_line:
         annotations[LAST_LINE] = last_line
+    if config.slot is not None:
+        from inplace.common.wire.members import announcement_text
+
+        annotations[RAN] = announcement_text(epoch, ran)
     if config.fence_after_s:
         from inplace.common.protocol.lease import promised_s
 

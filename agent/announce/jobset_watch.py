@@ -54,6 +54,7 @@ class JobSetWatch:
         on_view: called with each view, in order.
         on_limits: called BEFORE each view with what the JobSet says of the watchdog's limits.
         on_saving: called AFTER a view with the epoch whose workers are asked to save, if it says one.
+        on_completed: called AFTER a view of a JobSet whose work is done.
         on_stacks: called with the id of a request for stacks that came after the first view.
         on_notices: called AFTER a view with what other Pods tell of their workers, where that is news.
         on_problem: called with the words of what is wrong, None when it works again.
@@ -69,6 +70,7 @@ class JobSetWatch:
         on_view: Callable[[View], None],
         on_limits: Callable[[str | None], None],
         on_saving: Callable[[int], object],
+        on_completed: Callable[[], object],
         on_stacks: Callable[[int], object],
         on_notices: Callable[[Sequence[object]], object],
         on_problem: Callable[[str | None], None],
@@ -83,6 +85,7 @@ class JobSetWatch:
         self._on_view = on_view
         self._on_limits = on_limits
         self._on_saving = on_saving
+        self._on_completed = on_completed
         self._on_stacks = on_stacks
         self._on_notices = on_notices
         self._on_problem = on_problem
@@ -122,7 +125,7 @@ class JobSetWatch:
         if seen is None:
             raise RemoteProtocolError(f"expected JobSet {self._config.jobset_name}, saw none of its uid")
         # Consistent as of now, and not as of the machine's beginning: nothing may be chosen from it alone.
-        return view_of(seen, self._config.restart_scope, consistent=False)
+        return view_of(seen, self._config, consistent=False)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
@@ -220,7 +223,7 @@ class JobSetWatch:
         self._uid = self._uid or seen.uid
         self._on_limits(seen.stall)
         try:
-            view = view_of(seen, self._config.restart_scope, consistent=self._consistent)
+            view = view_of(seen, self._config, consistent=self._consistent)
         except OtherScopeError as error:
             self._log.error("restart_scope_unknown", message=str(error), then="nothing is announced, no worker starts")
             self._on_problem(f"restart scope: {error}")
@@ -231,6 +234,8 @@ class JobSetWatch:
         self._on_view(view)
         if (epoch := saving_epoch_of(seen, self._config.restart_scope)) is not None:
             self._on_saving(epoch)
+        if seen.completed:
+            self._on_completed()
         self._note_stacks(seen.stacks)
         notices = seen.notices if isinstance(seen.notices, list) else []
         if notices != self._notices:

@@ -2,8 +2,8 @@
 The barrier: it is closed until the agent lifts it, and answers what it waits for.
 
 Beside guards the query `?worker` asks more: whether a guard has said that its worker of this epoch runs. A readiness
-probe asks it, so that a Pod whose guard never starts a worker is not ready. A startup probe must not: the guard starts
-after it.
+probe asks it, so that a Pod whose guard never starts a worker is not ready. A spare, which waits without a worker while
+its group runs, is ready. A startup probe must not ask it: the guard starts after it.
 
 A request with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after that time. A kubelet that asks once a
 second learns of the lift up to a second late, and writes an Event for each refusal.
@@ -64,6 +64,8 @@ class BarrierState(NamedTuple):
         synced, deprecated: S and D as last seen; None before the first view.
         since_s: the clock's monotonic seconds at which the phase began.
         problem: the last problem with the API server that is not over, None when all is well.
+        rank: that this Pod's worker plays in a group with spares; None for none.
+        spare: S runs without this Pod.
     """
 
     phase: str
@@ -72,6 +74,8 @@ class BarrierState(NamedTuple):
     deprecated: int | None
     since_s: float
     problem: str | None
+    rank: int | None = None
+    spare: bool = False
 
 
 class Barrier:
@@ -225,9 +229,11 @@ class HttpBarrier(Barrier):
 
     def _is_up(self, head: bytes) -> bool:
         """Say whether the barrier is lifted, and whether the worker runs where the request asks that."""
+        _, query = _target(head)
+        if query == WORKER_QUERY and self._report is not None and self._report.spare:
+            return True
         if not self._lifted.is_set():
             return False
-        _, query = _target(head)
         return query != WORKER_QUERY or self._is_bypassed or self.runs is None or self.runs()
 
     def _answer(self, head: bytes) -> bytes:
@@ -268,6 +274,8 @@ class HttpBarrier(Barrier):
                 "for_s": round(self._clock.monotonic_s() - report.since_s, 3),
                 "problem": report.problem,
             }
+            if report.rank is not None or report.spare:
+                state |= {"rank": report.rank, "spare": report.spare}
         return json.dumps(state).encode()
 
 

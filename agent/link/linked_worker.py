@@ -14,7 +14,7 @@ from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import Clock
-from inplace.common.protocol.link import Leaving, Message
+from inplace.common.protocol.link import Completed, Leaving, Membership, Message
 from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
@@ -68,6 +68,7 @@ class LinkedWorker:
         self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock
         self._machine = LinkedWorkerState(stays=stays, awaited=guards)
+        self._is_completed = False  # the group: no worker starts any more
         self._exit: asyncio.Future[int | None]  # None: the worker is lost
         self._gone: asyncio.Future[bool]  # False: the worker is lost
 
@@ -79,11 +80,11 @@ class LinkedWorker:
         """Wait for the guards' checks: then this Pod may announce an epoch."""
         await self._side_jobs.until_fit()
 
-    def start(self, epoch: int | None) -> None:
+    def start(self, epoch: int | None, membership: Membership | None = None) -> None:
         """Let every guard start its worker, also those that connect later; None: in-place restart is off."""
         loop = asyncio.get_running_loop()
         self._exit, self._gone = loop.create_future(), loop.create_future()
-        self._take(Lift(epoch or 0))
+        self._take(Lift(epoch or 0, membership))
 
     async def exited(self) -> int:
         """Return the exit code of the first worker that failed, or of all, 128 + n after signal n.
@@ -147,6 +148,11 @@ class LinkedWorker:
         """Return the longest grace of the guards' command lines."""
         return self._machine.grace_s()
 
+    def complete(self) -> None:
+        """Let guards without a worker end with 0, also those that connect later."""
+        self._is_completed = True
+        self._server.tell_all(Completed())
+
     async def close(self) -> None:
         """Let the guards end their workers, and themselves: this process ends."""
         self._server.tell_all(Leaving())
@@ -154,6 +160,8 @@ class LinkedWorker:
 
     def greeted(self, peer: int) -> None:
         """Take in a connection."""
+        if self._is_completed:
+            self._server.tell(peer, Completed())
         self._take(Greeted(peer))
 
     def heard(self, peer: int, message: Message) -> None:

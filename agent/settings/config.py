@@ -64,6 +64,9 @@ class AgentConfig:
         guards_awaited: so many workers start behind the startup probe, each by a guard if its image lets one in; 0:
             each worker's command is its guard's.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
+        slot: this Pod's number in a group with spares; None in a group without.
+        hosts: the host names of such a group, with "*" for a slot; "*" if its Pods have none.
+        ran_epoch: the last epoch in which this Pod started a worker; 0 for none.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
         progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
             PROGRESS_FILE names other files.
@@ -96,6 +99,9 @@ class AgentConfig:
     start_slot_s: float = 0.0
     prefer_table: bool = True
     restart_scope: str = ""
+    slot: int | None = None
+    hosts: str = ""
+    ran_epoch: int = 0
     watch: WatchSettings | None = None
     progress_dir: str = ""
     save_within_s: float = 0.0
@@ -122,6 +128,7 @@ class AgentConfig:
         previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
         herd = _herd(read, warnings)
         save_within_s = _save_within_s(read)
+        slot, hosts = _slot(read) if read.get("MEMBERS") else (None, "")
         config = cls(
             namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),
             pod_name=read.name("POD_NAME", 253),
@@ -157,6 +164,8 @@ class AgentConfig:
             start_slot_s=herd.start_slot_s,
             prefer_table=not (upstream or (save_within_s > 0 and _is_first(read))),
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
+            slot=slot,
+            hosts=hosts,
             watch=_watch(read),
             progress_dir=_progress_dir(read),
             save_within_s=save_within_s,
@@ -214,6 +223,12 @@ def _guards_awaited(read: Environment) -> int:
         if read.get(name):
             read.refuse(name, "none beside GUARDS_AWAITED: a worker may run without a guard", read.get(name))
     return count
+
+
+def _slot(read: Environment) -> tuple[int | None, str]:
+    from inplace.agent.settings.slot import read_slot
+
+    return read_slot(read)
 
 
 def _watch(read: Environment) -> WatchSettings | None:

@@ -80,7 +80,7 @@ def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: Epoc
     epoch = _epoch_to_announce(config, response) if response is not None else None
     if epoch is not None and ahead.link.is_reusable:
         memory.remember(epoch)  # the agent keeps it again, and says so when that fails
-        ahead.send(announcement_request(config, epoch, phases.announcing(epoch)))
+        ahead.send(announcement_request(config, epoch, phases.announcing(epoch), ran=config.ran_epoch))
     return False
 
 
@@ -96,7 +96,7 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
     try:
         jobsets, _ = JobSetEvents().read_list(response.body)
         views = [
-            view_of(seen, config.restart_scope, consistent=begins_consistent(config))
+            view_of(seen, config, consistent=begins_consistent(config))
             for seen in jobsets
             if is_of(seen, config.jobset_name, config.jobset_uid)
         ]
@@ -104,7 +104,8 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
         return None
     if len(views) != 1:
         return None
-    match step(AgentState(previous=config.previous_epoch, reached=config.reached_epoch), views[0])[1]:
+    state = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, slot=config.slot)
+    match step(state, views[0])[1]:
         case (Announce(epoch),):
             return epoch
     return None

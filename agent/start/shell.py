@@ -172,6 +172,7 @@ def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     ran, problem = file.recall_run()
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent trusts the status, even a lost one")
+    config = replace(config, ran_epoch=ran or 0)
     kept, problem = file.recall()
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent reads a consistent view")

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
 UNASKED: Final = "expected LINK_FILE beside it, and a guard, which asks the worker to save, but LINK_FILE is not set"
-
+UNRANKED: Final = (
+    "MEMBERS: expected LINK_FILE beside it, or a supervisor: only a guard gives its worker the rank, but LINK_FILE is "
+    "not set; let the controller or `inplace inject` add the guard, or take inplace.dev/members from the jobset"
+)
 UNFENCED: Final = (
     "FENCE_AFTER_S: expected RESTART_DEPTH=process beside it, or a supervisor: only an agent that stays while its "
     "worker ends can promise when that is"
@@ -76,6 +79,8 @@ def _start(shell: Shell, options: WorkerOptions | None = None, link: int = -1) -
         raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
     if unwatched and shell.config.save_within_s > 0:
         raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
+    if unwatched and shell.config.slot is not None:
+        raise ConfigError((UNRANKED,))
     if shell.config.fence_after_s and shell.config.restart_depth == DEPTH_CONTAINERS:
         raise ConfigError((UNFENCED,))
     shell = begin(shell) if options is None else begin(shell, worker=options.command[0])

@@ -87,6 +87,7 @@ class WorkerHost:
     ) -> None:
         self._options = options
         self._env = env
+        self._command = options.command  # of the present run
         self._own: Mapping[str, str] = {}  # what the present run's environment has beside it
         self._owner = owner
         self._readers = readers
@@ -113,7 +114,14 @@ class WorkerHost:
         """Say whether the check runs, or something of it."""
         return self._check is not None
 
-    def start(self, env: Mapping[str, str], *, outlives: bool = True, holds_next: bool = False) -> None:
+    def start(
+        self,
+        env: Mapping[str, str],
+        *,
+        outlives: bool = True,
+        holds_next: bool = False,
+        command: tuple[str, ...] | None = None,
+    ) -> None:
         """Start a worker, or release the process that is held for it, in a session of its own.
 
         Args:
@@ -121,6 +129,7 @@ class WorkerHost:
             outlives: this process goes on when the worker has ended. If it does not, and is process 1, the kernel ends
                 the worker's tree with it.
             holds_next: the next run's process is started early, if its command can be held.
+            command: of this run, if it is not the one of the command line.
 
         A run whose command cannot be executed ends at once, with the exit code of a shell.
         """
@@ -138,6 +147,9 @@ class WorkerHost:
             self._keep_output(epoch)
         self._log.info(STARTING, epoch=epoch or None)
         STDERR.settle(time.monotonic() + MARK_S_MAX)  # BEFORE the worker's first line
+        before, self._command = self._command, command or self._options.command
+        if self._standby is not None and self._command != before:
+            self._standby.end()  # its command names another rank
         if holds_next and self._standby is None:
             self._standby = self._make_standby()
         try:
@@ -300,7 +312,7 @@ class WorkerHost:
         """Execute the worker's command; return its process id."""
         from inplace.agent.worker.spawn import spawn
 
-        return spawn(list(self._options.command), {**self._env, **env})
+        return spawn(list(self._command), {**self._env, **env})
 
     def _spawn_command(self, command: str, env: Mapping[str, str], output: int = -1) -> int:
         """Execute a shell's command beside the worker; return its process id."""

@@ -263,6 +263,18 @@ def judge_state(state: AgentState) -> Verdict:
     return Verdict.SYNCED if is_counted and view.members.rank_of(state.slot) is not None else Verdict.SPARE
 
 
+def is_spare(state: AgentState) -> bool:
+    """Say whether S runs without this Pod, which stands in for nobody and waits for S + 1."""
+    view, slot = state.view, state.slot
+    if view is None or slot is None or state.phase not in (AgentPhase.WAITING, AgentPhase.ANNOUNCING):
+        return False
+    is_told = state.phase is AgentPhase.WAITING or state.accepted > 0  # a reminder changes nothing
+    if not view.in_place or not is_told or not view.deprecated < view.synced == state.epoch - 1:
+        return False
+    members = view.members
+    return members is not None and members.epoch == view.synced and members.rank_of(slot) is None
+
+
 def is_fresh(view: View, previous: int | None, reached: int = 0) -> bool:
     """Say whether an epoch may be chosen from `view`.
 

@@ -145,6 +145,8 @@ NOTICES: Final = "notices"  # ours, docs/adr/0104: what Pods tell of the workers
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 
 # Status fields of upstream beside the protocol.
+TERMINAL_STATE: Final = "terminalState"
+TERMINAL_COMPLETED: Final = "Completed"  # its value once the JobSet's work is done
 EXECUTION_ATTEMPTS: Final = "executionAttempts"  # KEP-1282: resumes and recreations of all Jobs
 START_TIME: Final = "startTime"  # KEP-1186: when the JobSet began to run; spec.activeDeadlineSeconds counts from it
 
@@ -153,6 +155,7 @@ MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that le
 MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
 
 # Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.
+COLUMN_TERMINAL: Final = "TerminalState"  # upstream's own, of priority 0
 COLUMN_SYNCED: Final = "SyncedEpoch"
 COLUMN_DEPRECATED: Final = "DeprecatedEpoch"
 COLUMN_CURRENT: Final = "CurrentAttempt"
