@@ -240,6 +240,7 @@ def jobset(
     saving: int | None = None,
     stacks: str | None = None,
     notices: list[dict[str, Any]] | None = None,
+    ended: str | None = None,
 ) -> Step:
     """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for.
 
@@ -269,6 +270,10 @@ def jobset(
             row["columnDefinitions"].append({"name": wire.COLUMN_NOTICES})
             row["rows"][0]["cells"].append(json.dumps(notices))
             whole["status"][wire.NOTICES] = notices
+        if ended is not None:
+            row["columnDefinitions"].append({"name": wire.COLUMN_TERMINAL})
+            row["rows"][0]["cells"].append(ended)
+            whole["status"][wire.TERMINAL_STATE] = ended
         if not exchange.request.is_list:
             await exchange.chunk(line(kind, row if exchange.wants_table else whole))
         elif exchange.wants_table:
