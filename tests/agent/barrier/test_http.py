@@ -96,6 +96,19 @@ async def test_it_says_what_it_waits_for() -> None:
         }
 
 
+async def test_a_spare_is_ready_and_starts_nothing() -> None:
+    """While its group runs; a startup probe, which asks without the query, holds its worker back."""
+    async with listening() as barrier:
+        barrier.runs = lambda: False
+        for is_spare, status in ((True, 200), (False, 503)):
+            barrier.report(BarrierState("waiting", 3, 2, 1, 0.0, None, spare=is_spare))
+            answered, body = await ask(barrier, get("/barrier-is-lifted?worker"))
+            assert (answered, json.loads(body).get("spare", False)) == (status, is_spare)
+            assert (await ask(barrier, get("/barrier-is-lifted")))[0] == 503
+        barrier.report(BarrierState("lifted", 3, 3, 2, 0.0, None, rank=4))
+        assert json.loads((await ask(barrier, get("/barrier-is-lifted")))[1])["rank"] == 4
+
+
 async def test_metrics_and_health_are_served() -> None:
     """/metrics speaks Prometheus' text format, /healthz says that the process answers."""
     async with listening() as barrier:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import AgentPhase, AgentState, View, is_spare
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import EXCHANGES_MAX, Members, Sizes, choose, members_of
 from inplace.common.protocol.pod_view import PodLife, PodView
@@ -59,6 +61,31 @@ def test_a_slot_nearby_takes_the_rank() -> None:
     assert choose([0, 2, 3, 4], before, 3, cost=lambda rank, slot: abs(slot - 4) + rank) == [0, 4, 2]
     assert choose([0, 1, 2, 3], before, 3, avoided=frozenset({1})) == [0, 3, 2]
     assert choose([0, 1, 3], before, 3, avoided=frozenset({1})) == [0, 1, 3]
+
+
+SPARE = AgentState(phase=AgentPhase.WAITING, epoch=3, slot=4, view=View(2, 1, members=Members(2, 3)), accepted=9)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (SPARE, True),
+        (replace(SPARE, phase=AgentPhase.ANNOUNCING), True),  # again, after a long wait
+        (replace(SPARE, phase=AgentPhase.ANNOUNCING, accepted=0), False),
+        (replace(SPARE, phase=AgentPhase.RESTARTING), False),
+        (replace(SPARE, slot=2), False),  # its worker of S ended
+        (replace(SPARE, slot=None), False),
+        (replace(SPARE, epoch=2), False),  # not yet told
+        (replace(SPARE, view=View(2, 2, members=Members(2, 3))), False),  # nobody runs
+        (replace(SPARE, view=View(2, 1, members=Members(1, 3))), False),
+        (replace(SPARE, view=View(2, 1)), False),
+        (replace(SPARE, view=View(2, 1, in_place=False, members=Members(2, 3))), False),
+        (AgentState(slot=4), False),
+    ],
+)
+def test_a_spare_waits_while_its_group_runs(state: AgentState, expected: bool) -> None:
+    """It announced S + 1, S runs, and its slot plays no rank in it."""
+    assert is_spare(state) is expected
 
 
 def test_too_many_exchanges_wait() -> None:
