@@ -24,7 +24,10 @@ SENTENCES: Final = {
         "the agent has waited at the barrier for 200 to 300 s and sends the same PATCH again ([ADR "
         "7](adr/0007-what-the-protocol-assumes.md))"
     ),
-    "barrier_lifted": "the epoch, and how long the agent waited for it",
+    "barrier_lifted": (
+        "the epoch, and how long the agent waited for it; in a group with spares also the rank that this Pod plays, and "
+        "the number of members"
+    ),
     "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
     "bug": "a bug of ours, with its traceback; an agent ends with exit 70, the controller tries the JobSet again",
     "cache_filled": "a list of one kind was read",
@@ -133,7 +136,7 @@ SENTENCES: Final = {
     "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
     "restart_scope_unknown": (
         "the JobSet restarts in scopes ([ADR 23](adr/0023-who-is-in-the-group.md)) and RESTART_SCOPE names none of "
-        "them; the agent announces nothing and logs which variable the manifest lacks"
+        "them, or its scope has spares and MEMBERS is missing; the agent announces nothing and logs which variable the manifest lacks"
     ),
     "restarting_in_place": (
         "the reason (`deprecated`, `passed`, `worker_failed`, `worker_stalled`), the synced and deprecated epoch "
@@ -171,6 +174,11 @@ SENTENCES: Final = {
         "ready when the worker ended"
     ),
     "standby_ready": "the next run's process waits: how long it took, its memory ([Standby](worker.md#standby))",
+    "spare_completed": (
+        "the JobSet has completed, and this Pod runs no worker: its workers' containers end with 0 ([ADR "
+        "107](adr/0107-members.md))"
+    ),
+    "spare_waiting": "this epoch runs without this Pod, which waits as a spare; once in each epoch",
     "standby_released": "the process that waited is the worker of this epoch",
     "standby_unavailable": "`--standby` has no effect, and why",
     "start_put_off": (
