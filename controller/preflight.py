@@ -214,7 +214,7 @@ class Preflight:
         config, namespace = self._config, self._config.namespace
         needed = NEEDED | (FOR_OPT_IN if config.watches_namespaces else {})
         if namespace:
-            del needed["/nodes"]  # a Role cannot grant it: nobody is placed exclusively, and no member leaves a cordoned node
+            del needed["/nodes"]  # a Role cannot grant it: no exclusive placement, and nobody leaves a cordoned node
         asked = _asked(needed, namespace)
         if config.leader_elect:
             asked += _asked(FOR_LEASE, config.lease_namespace, "inplace-controller")

@@ -25,8 +25,8 @@ SENTENCES: Final = {
         "7](adr/0007-what-the-protocol-assumes.md))"
     ),
     "barrier_lifted": (
-        "the epoch, and how long the agent waited for it; in a group with spares also the rank that this Pod plays, and "
-        "the number of members"
+        "the epoch, and how long the agent waited for it; in a group with spares also the rank of this Pod, and the "
+        "number of members"
     ),
     "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
     "bug": "a bug of ours, with its traceback; an agent ends with exit 70, the controller tries the JobSet again",
@@ -136,7 +136,8 @@ SENTENCES: Final = {
     "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
     "restart_scope_unknown": (
         "the JobSet restarts in scopes ([ADR 23](adr/0023-who-is-in-the-group.md)) and RESTART_SCOPE names none of "
-        "them, or its scope has spares and MEMBERS is missing; the agent announces nothing and logs which variable the manifest lacks"
+        "them, or its scope has spares and MEMBERS is missing; the agent announces nothing and logs which variable the "
+        "manifest lacks"
     ),
     "restarting_in_place": (
         "the reason (`deprecated`, `passed`, `worker_failed`, `worker_stalled`), the synced and deprecated epoch "
