@@ -8,7 +8,7 @@ conflict there means that the actions were decided on old state, so none is take
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -275,8 +275,11 @@ class Reconciler:
             "metadata": {"resourceVersion": jobset.resource_version, "uid": jobset.uid},
             "status": status_patch(jobset.status, planned.status),
         }
+        is_division = wire.SCOPED_EPOCHS not in jobset.status and wire.SCOPED_EPOCHS in planned.status
+        sight = self.membership.first_sight
         try:
-            written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")
+            with sight.dividing(jobset.uid, group.relisted) if is_division else nullcontext():
+                written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")
         except Conflict:
             self.metrics.conflicts.inc()
             with suppress(NotFound):  # read it again: the watch may take longer to show what we collided with

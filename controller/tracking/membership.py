@@ -49,6 +49,7 @@ class Membership:
         warn: reports broken fields of a Pod or a JobSet.
         gathering: of the Pods' events; told how many Pods are missing.
         users: which JobSets use a Service or a claim.
+        first_sight: of which it may have missed Pods.
     """
 
     wake: Callable[[Key, float], None]
@@ -57,13 +58,13 @@ class Membership:
     log: Log
     gathering: Gathering = field(default_factory=Gathering)
     users: NameReferences = field(init=False)
+    first_sight: FirstSight = field(default_factory=FirstSight)
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
     _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID
     _home_of: dict[str, ScopeLedger] = field(default_factory=dict)  # by Pod UID: who counts it
-    _first_sight: FirstSight = field(default_factory=FirstSight)
 
     def __post_init__(self) -> None:
         self.users = NameReferences(self.wake)
@@ -92,7 +93,7 @@ class Membership:
             assert old is not None
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._groups.pop(old["metadata"]["uid"], None)
-            self._first_sight.fresh.discard(old["metadata"]["uid"])
+            self.first_sight.divided.discard(old["metadata"]["uid"])
             self.users.forget(old["metadata"]["uid"])
             self._uids.pop(key, None)
             self.wake(key, 0.0)
@@ -117,7 +118,6 @@ class Membership:
         group = self._groups.get(jobset.uid)
         if group is None:
             group = self._groups[jobset.uid] = Group(jobset)
-            self._first_sight.note_jobset(jobset)
             self._uids[group.key] = jobset.uid
             self._open_ledgers(group)
         else:
@@ -126,7 +126,7 @@ class Membership:
 
     def pods_listed(self, version: int) -> None:
         """Take in that what happened to Pods before this version may have been missed: a list was read."""
-        self._first_sight.note_list(version)
+        self.first_sight.note_list(version)
         for group in self:
             group.relisted(version)
 
@@ -220,7 +220,7 @@ class Membership:
 
     def _open_ledgers(self, group: Group) -> None:
         """Start counting from nothing, with every Pod that is known."""
-        group.open_ledgers(self._first_sight.since(group.jobset.uid))
+        group.open_ledgers(self.first_sight.since(group.jobset.uid))
         self._read_all_pods(group)
         self._note_due(group, *group.ledgers.values())
 

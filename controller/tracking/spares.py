@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from inplace.common.jobset.jobset import JobSet
-from inplace.common.kube.codec import version_number
+from inplace.common.kube.errors import ApiError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.protocol.member_ledger import MemberLedger
 
 MOVE_S: Final = 1.0  # nodes that are drained together are cordoned within it, and cost one restart
@@ -83,25 +85,35 @@ def _since(since_s: float | None, now_s: float, *, holds: bool) -> float | None:
 class FirstSight:
     """What this process may have missed of Pods: a group may have had some before its list.
 
+    It has missed nothing of a JobSet whose scopes it wrote itself: nobody makes Jobs, and so Pods, before that.
+
     Args:
         listed: the version of the newest list of Pods; 0 before the first.
-        fresh: by UID, the JobSets of which it has missed nothing.
+        divided: by UID, the JobSets whose scopes it has written, or is about to write, since that list.
     """
 
     listed: int = 0
-    fresh: set[str] = field(default_factory=set)
+    divided: set[str] = field(default_factory=set)
 
     def note_list(self, version: int) -> None:
         """Take in that a list was read: what happened to Pods before it may have been missed."""
         self.listed = version
-        self.fresh.clear()
+        self.divided.clear()
 
-    def note_jobset(self, jobset: JobSet) -> None:
-        """Take in a JobSet that is new here; a controller writes a status before it makes Jobs."""
-        version = version_number(jobset.resource_version) or 0
-        if not jobset.status and 0 < self.listed <= version:
-            self.fresh.add(jobset.uid)
+    @contextmanager
+    def dividing(self, uid: str, relisted: Callable[[int], None]) -> Iterator[None]:
+        """Note a write of a JobSet's scopes BEFORE it, as a watch may be faster; take it back where it fails.
+
+        If only the answer was lost, the group pays for that with one skipped epoch.
+        """
+        self.divided.add(uid)
+        try:
+            yield
+        except (ApiError, TransportError):
+            self.divided.discard(uid)
+            relisted(self.listed)
+            raise
 
     def since(self, uid: str) -> int:
         """Return the version from which on all of a JobSet's Pods were seen; 0: from the first one."""
-        return 0 if uid in self.fresh else self.listed
+        return 0 if uid in self.divided else self.listed
