@@ -27,6 +27,10 @@ def demo(
             help="Workers to stop with SIGSTOP after the kills.",
         ),
     ] = 0,
+    spares: Annotated[
+        int, typer.Option(min=0, max=100, help="Pods that wait to take the place of one that is lost.")
+    ] = 0,
+    lose_pod: Annotated[bool, typer.Option("--lose-pod", help="Delete a worker's Pod instead of killing one.")] = False,
     runtime: Annotated[
         Literal["process", "model"],
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
@@ -62,7 +66,7 @@ def demo(
         typer.Option(
             "--compare/--no-compare",
             help="At the end, restart the same group in three other ways, and compare [default: --compare; "
-            "--no-compare with --file, --mode, --stall, --keep or --runtime model].",
+            "--no-compare with --file, --mode, --stall, --spares, --lose-pod, --keep or --runtime model].",
         ),
     ] = None,
     profile: Annotated[
@@ -85,7 +89,22 @@ def demo(
 
     chosen = None if mode is None else Mode(mode)
     options = DemoOptions(
-        pods, failures, runtime, chosen, file, seed, json_output, keep, profile, stall, venv, yes, compare, jobset
+        pods,
+        failures,
+        runtime,
+        chosen,
+        file,
+        seed,
+        json_output,
+        keep,
+        profile,
+        stall,
+        venv,
+        yes,
+        compare,
+        jobset,
+        spares,
+        lose_pod,
     )
     raise typer.Exit(run_demo(options))
 

@@ -75,7 +75,7 @@ async def compare(cluster: Cluster, example: DemoManifest, view: DemoView, seed:
         await cluster.apply(manifest.documents)
         await group.complete(-1)
         await cluster.clock.sleep(TRAIN_S)
-        group.strike(Random(seed), signal.SIGKILL)
+        await group.strike(Random(seed), signal.SIGKILL)
         await group.complete(0)
         group.timeline.close()
         view.compared.append(group.record.row(title, group.timeline.current.seconds))

@@ -45,6 +45,8 @@ class DemoOptions:
         failures: None is one, or none where workers are stopped.
         compare: None is to compare where it is possible.
         jobset: its name, where the file has several.
+        spares: so many Pods more than train.
+        lose_pod: delete a worker's Pod after the other faults.
     """
 
     pods: int | None
@@ -61,18 +63,20 @@ class DemoOptions:
     yes: bool = False
     compare: bool | None = None
     jobset: str | None = None
+    spares: int = 0
+    lose_pod: bool = False
 
     @property
-    def faults(self) -> list[signal.Signals]:
-        """Return the signal of each fault, in order."""
-        killed = self.failures if self.failures is not None else int(not self.stall)
-        return [signal.SIGKILL] * killed + [signal.SIGSTOP] * self.stall
+    def faults(self) -> list[signal.Signals | None]:
+        """Return the signal of each fault, in order; None deletes a Pod."""
+        killed = self.failures if self.failures is not None else int(not (self.stall or self.lose_pod))
+        return [signal.SIGKILL] * killed + [signal.SIGSTOP] * self.stall + [None] * self.lose_pod
 
     @property
     def is_comparable(self) -> bool:
         """Say whether the demo runs its own example as it is, kills a worker and then ends."""
         is_own = self.file is None and self.mode is None and self.runtime == "process"
-        return is_own and signal.SIGKILL in self.faults and not self.stall and not self.keep
+        return is_own and signal.SIGKILL in self.faults and not self.stall and not self.keep and not self.spares
 
     @property
     def compares(self) -> bool:
@@ -97,6 +101,7 @@ def run_demo(options: DemoOptions) -> int:
             limit_s,
             models=options.runtime == "model",
             name=options.jobset,
+            spares=options.spares,
         )
         _check(options, manifest)
         if options.file is not None:
@@ -212,6 +217,8 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
     async with cluster:
         group = DemoGroup(cluster, manifest)
         view = DemoView(Scene(THIS, group), runtime=options.runtime, seed=options.seed, json=options.json)
+        if options.lose_pod:
+            view.fault = "a worker was killed, or its Pod deleted" if any(options.faults) else "a Pod was deleted"
         export = f"export KUBECONFIG={cluster.kubeconfig()}" if options.keep else ""
         if export:
             view.say(export)
@@ -265,7 +272,7 @@ def _named_classes(jobset: KubeObject) -> Iterator[KubeObject]:
             }
 
 
-async def strike_workers(group: DemoGroup, rng: Random, faults: Sequence[signal.Signals]) -> None:
+async def strike_workers(group: DemoGroup, rng: Random, faults: Sequence[signal.Signals | None]) -> None:
     """Kill or stop one random worker after the other, each time after the group has trained for a while.
 
     Raises:
@@ -276,7 +283,7 @@ async def strike_workers(group: DemoGroup, rng: Random, faults: Sequence[signal.
         await group.complete(before)
 
 
-async def _strike(group: DemoGroup, rng: Random, fault: signal.Signals) -> int:
+async def _strike(group: DemoGroup, rng: Random, fault: signal.Signals | None) -> int:
     """Strike while the group trains, and return the number of the restart before: workers may end by themselves."""
     found: LookupError | None = None
     for _ in range(STRIKES_MAX):
@@ -284,7 +291,7 @@ async def _strike(group: DemoGroup, rng: Random, fault: signal.Signals) -> int:
         await group.complete(group.timeline.current.number - 1)
         before = group.timeline.current.number
         try:
-            group.strike(rng, fault)
+            await group.strike(rng, fault)
         except LookupError as error:  # it ended a moment ago
             found = error
             continue

@@ -54,7 +54,7 @@ class DemoGroup:
             agents=manifest.agents,
             workers=frozenset(manifest.workers.values()),
             members=self._trainers,
-            pods=manifest.pods,
+            pods=manifest.trainers,
         )
         self.record = KillRecord(manifest)
         cluster.observers.add(self.record.observe)
@@ -87,19 +87,22 @@ class DemoGroup:
             ]
             raise DemoError(f"expected the JobSet to train on, saw that it ended: {'; '.join(reasons)}{words}")
 
-    def strike(self, rng: Random, fault: signal.Signals) -> None:
-        """Send a signal to one random worker.
+    async def strike(self, rng: Random, fault: signal.Signals | None) -> None:
+        """Send a signal to one random worker, or delete its Pod (None).
 
         Raises:
             LookupError: no worker runs.
         """
         training = sorted(
-            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self._trainers),
+            (pod for pod in self._pods() if _runs(pod) and self._trains(pod)),
             key=lambda pod: str(pod["metadata"]["name"]),
         )
         if not training:
             raise LookupError("expected a Pod that runs, saw none")
         pod = rng.choice(training)
+        if fault is None:
+            await self.cluster.lose_pod(self.manifest.namespace, pod["metadata"]["name"])
+            return
         self.cluster.kill_worker(
             self.manifest.namespace,
             pod["metadata"]["name"],
@@ -107,6 +110,10 @@ class DemoGroup:
             container=self.manifest.workers[_member(pod)],
             supervised=self.manifest.mode.is_guarded,  # the worker has a parent in its container
         )
+
+    def _trains(self, pod: KubeObject) -> bool:
+        """Say whether a Pod trains: it is no initializer, and no spare."""
+        return _member(pod) in self._trainers and self.timeline.trains(pod["metadata"]["uid"])
 
     def _is_complete(self, after: int) -> bool:
         if not self.manifest.agents:  # the timeline follows epochs, and new Pods have none

@@ -17,7 +17,7 @@ from inplace.cli.manifests.documents import StreamError, name_of, read_stream
 from inplace.cli.manifests.trainer import is_runtime, is_train_job
 from inplace.common.agent_command import is_guarded
 from inplace.common.injection.pod_roles import Container, Member, members
-from inplace.common.jobset.settings import FAILURES, RESTART, STALL
+from inplace.common.jobset.settings import FAILURES, MEMBERS, RESTART, STALL
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode
@@ -40,6 +40,7 @@ class DemoManifest:
         documents: everything, in the order of the file.
         jobset: the one among them.
         pods: how many Pods restart together, once all are there.
+        spares: how many of them train only in the place of another.
         workers: the worker's container of each replicatedJob that restarts in place.
         agents: the names of the agents' containers; in supervisor mode the workers'.
         mode: how the workers are run.
@@ -55,6 +56,12 @@ class DemoManifest:
     mode: Mode
     notes: Sequence[str]
     nodes: list[NodeShape]
+    spares: int = 0
+
+    @property
+    def trainers(self) -> int:
+        """Return how many Pods train."""
+        return self.pods - self.spares
 
     @property
     def name(self) -> str:
@@ -81,16 +88,20 @@ def read_demo_manifest(
     *,
     models: bool = False,
     name: str | None = None,
+    spares: int = 0,
 ) -> DemoManifest:
     """Return the manifest of `file`, or the example of `mode`; `pods` resizes it, None leaves a user's file as it is.
 
     The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
     With `stall_after_s` the agents restart the group when a rank is silent for so long, unless the file has a limit.
-    With `models` the containers are timed models. `name` chooses one of several JobSets; the others are left out.
+    With `models` the containers are timed models. The example gets so many `spares` beside its Pods. `name` chooses
+    one of several JobSets; the others are left out.
 
     Raises:
         DemoError: the file is at fault.
     """
+    if spares and file is not None:
+        raise DemoError(f"--spares: expected the demo's own example, saw --file; write {wire.MEMBERS} in the manifest")
     path = file or (SUPERVISED if mode is Mode.SUPERVISOR else EXAMPLE)
     documents, made = _read(path)
     if name is not None:
@@ -102,6 +113,10 @@ def read_demo_manifest(
         pods = pods or PODS_DEFAULT
         if mode is Mode.CONTAINERS:
             jobset["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
+        if spares:
+            given = jobset["metadata"].get("annotations") or {}
+            jobset["metadata"]["annotations"] = given | {wire.MEMBERS: f"max={pods}"}
+            pods += spares
     if pods is not None:
         try:
             documents = with_pods(documents, pods)
@@ -225,7 +240,15 @@ def described(
         raise DemoError(f"{file}: expected quantities as Kubernetes writes them, saw {error}") from error
     agents = frozenset(member.agent.name for member in group if member.agent)
     workers = {member.name: _worker(member).name for member in group}
-    return DemoManifest(documents, applied, pods, workers, agents, _mode(leading), notes, nodes)
+    spares = sum(max(0, member.pods - most) for member in group if (most := _most(applied, member)))
+    return DemoManifest(documents, applied, pods, workers, agents, _mode(leading), notes, nodes, spares)
+
+
+def _most(jobset: KubeObject, member: Member) -> int:
+    """Return how many Pods of a replicatedJob train at most; 0 for all."""
+    template = (member.template.get("metadata") or {}).get("annotations") or {}
+    annotations = template if wire.MEMBERS in template else jobset["metadata"].get("annotations") or {}
+    return int(MEMBERS.read_or_default(annotations).get("max", 0))
 
 
 def _worker(member: Member) -> Container:

@@ -44,6 +44,7 @@ class DemoView:
         scene: what the live picture shows.
         json: people's output goes to stderr, and `show_end` ends with one JSON object on stdout.
         compared: the rows of the comparison so far.
+        fault: that every restart began with, where no worker was stopped.
     """
 
     scene: Scene
@@ -51,6 +52,7 @@ class DemoView:
     seed: int
     json: bool
     compared: list[ComparedRestart] = field(default_factory=list)
+    fault: str = "a worker was killed"
 
     def __post_init__(self) -> None:
         self._console = VisibleConsole(stderr=self.json, highlight=False)
@@ -81,7 +83,7 @@ class DemoView:
         failures = timeline.restarts[1:]
         if failures:
             stalled = any(restart.trigger == STALLED for restart in failures)
-            fault = "a worker was killed or stopped" if stalled else "a worker was killed"
+            fault = "a worker was killed or stopped" if stalled else self.fault
             self.say(f"Restarts in place, milliseconds since {fault}")
             self._console.print(restarts_table(failures))
         for restart in failures:

@@ -8,14 +8,16 @@ timeline changes nothing and sends no request.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field
 
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_members
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.apiserver.store import CollectionKey, Event
@@ -128,6 +130,8 @@ class Timeline:
         self._agents = agents
         self._workers = workers
         self._members = members
+        self._ranks: Members | None = None  # of the epoch that runs; None where all Pods train
+        self._slots: dict[str, int] = {}  # uid -> completion index
         self._pods_min = pods
         self._counted_as_step: tuple[Kind, ...] = (Kind.FIRST_STEP,)
         self._working: set[str] = set()  # uids whose worker was started since the sync
@@ -156,14 +160,31 @@ class Timeline:
     @property
     def all_work(self) -> bool:
         """Return whether the worker of every Pod was started since the last sync."""
-        return len(self._pods) >= max(1, self._pods_min) and self._working >= self._pods.keys()
+        training = self._training()
+        return len(training) >= max(1, self._pods_min) and self._working >= training
+
+    def trains(self, uid: str) -> bool:
+        """Say whether a Pod trains; without spares all do."""
+        return uid in self._training()
 
     def count_starts(self, kind: Kind) -> None:
         """Count a worker's start as its first step from now on: these workers print no step."""
         self._counted_as_step = (Kind.FIRST_STEP, kind)
-        for uid in sorted(self._working & self._pods.keys()):
+        for uid in sorted(self._working & self._training()):
             now_s = self._clock.monotonic_s()
             self._step(self.current, ClusterEvent(now_s, kind, *self._jobset, uid))
+
+    def _training(self) -> Set[str]:
+        """Return the uids of the Pods that train: all, or the members where there are spares."""
+        if self._ranks is None:
+            return self._pods.keys()
+        slots = set(self._ranks.slots())
+        return {uid for uid in self._pods if self._slots[uid] in slots}
+
+    def _is_spare(self, uid: str) -> bool:
+        """Say whether what becomes of a Pod concerns nobody: its epoch runs without it."""
+        runs = self._ranks is not None and self._synced > self._deprecated
+        return runs and self._ranks is not None and self._ranks.rank_of(self._slots.get(uid, -1)) is None
 
     def _begin(self, victim: str) -> GroupRestart:
         restart = GroupRestart(len(self.restarts), self._clock.monotonic_s(), victim)
@@ -201,8 +222,9 @@ class Timeline:
         self._stepped.add(event.uid)
         line = event.detail.strip() if event.kind is Kind.FIRST_STEP else PRINTS_NO_STEP
         restart.first_line = restart.first_line or line
-        is_enough = len(self._stepped) >= len(self._pods) >= self._pods_min  # lengths first: N steps
-        if is_enough and self._stepped >= self._pods.keys():
+        size = len(self._pods) if self._ranks is None else self._ranks.size
+        is_enough = len(self._stepped) >= size >= self._pods_min  # lengths first: N steps
+        if is_enough and self._stepped >= self._training():
             restart.stepped_s = event.time_s
             restart.requests = dict(Counter(self._server.requests) - self._before)
             restart.rejected = self._server.requests.rejected - self._rejected_before
@@ -216,13 +238,17 @@ class Timeline:
             self._take_jobset(event.obj)
 
     def _take_jobset(self, jobset: KubeObject) -> None:
-        synced, deprecated = wire.epochs_of_status(jobset.get("status") or {})
+        status = jobset.get("status") or {}
+        scopes = status.get(wire.SCOPED_EPOCHS) or []
+        own = scopes[0] if len(scopes) == 1 else status
+        synced, deprecated = wire.epochs_of_status(own)
         now_s = self._clock.monotonic_s()
         if deprecated > self._deprecated:
             self._deprecated = deprecated
             self._signal().deprecated_s = now_s
         if synced > self._synced:
-            self._synced = synced
+            self._synced, self._ranks = synced, read_members(own.get(wire.MEMBERS_FIELD))
+        if synced > max(self.current.epoch, deprecated):
             self.current.synced_s, self.current.epoch = now_s, synced
             cause = (jobset.get("status") or {}).get(wire.LAST_GROUP_RESTART) or {}
             if cause.get("epoch") == synced:
@@ -241,15 +267,18 @@ class Timeline:
         uid = meta["uid"]
         ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
         if event_type == "DELETED" or ended:
+            if uid in self._pods and self._ranks is not None and not self._is_spare(uid):
+                self._signal()
             self._pods.pop(uid, None)
             self._running.discard(uid)
             return
         if uid not in self._pods:
             self._pods[uid] = 0
             owners = tuple(owner["name"] for owner in meta.get("ownerReferences") or ())  # its Job
-            place = owners, (meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, "")
-            self.pods_recreated += place in self._places
-            self._places.add(place)
+            index = (meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, "")
+            self.pods_recreated += (owners, index) in self._places
+            self._places.add((owners, index))
+            self._slots[uid] = int(index) if index.isdigit() else -1
         self._take_announcement(uid, meta.get("annotations") or {})
         self._take_failure(meta.get("annotations") or {})
         self._take_worker(uid, pod)
@@ -261,6 +290,8 @@ class Timeline:
             return
         if epoch > self._pods[uid]:
             self._pods[uid] = epoch
+            if self._is_spare(uid):
+                return
             self._signal().announced_s = self._clock.monotonic_s()
 
     def _take_failure(self, annotations: dict[str, str]) -> None:

@@ -40,6 +40,15 @@ def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> N
     assert last["requests"]["inplace-agent patch pods"] == 3 * 3 + told
 
 
+def test_a_spare_takes_the_place_of_a_pod_that_is_lost() -> None:
+    """One restart in place, in which nobody waits for a new Pod; its rank goes on at the slot of the spare."""
+    last = demo_json("--pods", "3", "--spares", "1", "--lose-pod")
+    assert (last["pods"], last["failures"]) == (4, 1)
+    ((restart,), requests) = (last["restarts"], last["requests"])
+    assert (restart["trigger"], restart["epoch"], last["pods_recreated"]) == ("pod_lost", 2, 0)
+    assert requests["inplace-agent list jobsets"] == requests["inplace-agent watch jobsets"] == 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
@@ -196,6 +205,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--failure", "1"], "--failures"),
         (["--profile", "zones"], "--profile: expected --runtime model, saw process"),
         (["--runtime", "model", "--profile", "bigg"], "expected a profile (far, lab"),
+        (["--spares", "1", "--file", "examples/train.yaml"], "--spares: expected the demo's own example, saw --file"),
         (["--compare", "--runtime", "model"], "--compare: expected the demo's own example with a worker to kill"),
         (["--compare", "--failures", "0"], "--compare: expected the demo's own example with a worker to kill"),
     ],

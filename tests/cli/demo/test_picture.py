@@ -58,7 +58,7 @@ async def test_the_picture_names_what_the_group_waits_for(mode: Mode) -> None:
         assert drawn(scene)[1] == "training at epoch 1"
         assert any(line.startswith(" epoch 1  ████") and line.endswith("  4") for line in drawn(scene))
 
-        group.strike(Random(1), signal.SIGKILL)
+        await group.strike(Random(1), signal.SIGKILL)
         struck = drawn(scene)
         assert struck[1].startswith("restart 1 (fault in plain-workers-0-")
         assert struck[1].endswith("); waits for: death seen in the API")
