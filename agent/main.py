@@ -11,7 +11,7 @@ import os
 import sys
 
 # What the module `signal` wraps in enums, which costs as much as all else that a guard loads before it runs.
-from _signal import SIGINT, SIGTERM, pause, signal  # type: ignore[import-not-found]
+from _signal import SIGINT, SIGTERM, signal  # type: ignore[import-not-found]
 
 _SIGNALS = (SIGTERM, SIGINT)
 
@@ -36,8 +36,6 @@ def _follow(arguments: list[str]) -> int:
 
         print(f"inplace-agent {VERSION}")
         return 0
-    if arguments == ["hold"]:
-        _hold()
     try:
         options = parse(arguments, os.environ)
     except ArgumentsError as error:
@@ -55,12 +53,6 @@ def _follow(arguments: list[str]) -> int:
     from inplace.agent.start.guard_main import run_both, run_guard
 
     return (run_guard if arguments[:1] == ["guard"] else run_both)(options, os.environ)
-
-
-def _hold() -> None:
-    """Wait for the signal that ends a spare (docs/adr/0095); its handler leaves."""
-    while True:
-        pause()
 
 
 def _exit_at_once(number: int, _frame: object) -> None:

@@ -24,7 +24,6 @@ USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
        inplace-agent guard [OPTION...] [--] COMMAND [ARG...] run COMMAND as a child process, beside such an agent
        inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run both in one container (supervisor)
-       inplace-agent hold                                   wait for SIGTERM: what a spare does (docs/nodes.md)
        inplace-agent --version
 
 COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT. If it

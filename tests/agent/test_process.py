@@ -314,12 +314,3 @@ async def test_what_a_process_did_before_counts_towards_its_slot(tmp_path: Path)
     long_s, short_s = map(float, printed.split())
     assert 0.0 < long_s <= 8.71
     assert short_s == 0.0
-
-
-async def test_a_spare_waits_for_sigterm_and_is_never_complete() -> None:
-    """It needs no settings; its code is not 0, because its Job would take it for completed and make no other one."""
-    child = await asyncio.create_subprocess_exec(*COMMAND, "hold", env={})
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(child.wait(), 1.0)
-    child.terminate()
-    assert await asyncio.wait_for(child.wait(), 5.0) == 128 + signal.SIGTERM
