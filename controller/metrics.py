@@ -233,8 +233,14 @@ class QueueMetrics:
 
 
 LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("inplace_pods", "Pods of a group: running, waiting at the barrier, restarting, missing.", (*SCOPED, "state")),
-    ("inplace_pods_expected", "Expected Pods of a group.", SCOPED),
+    (
+        "inplace_pods",
+        "Pods of a group: running, waiting at the barrier, restarting, missing; spare, of a group that has spares.",
+        (*SCOPED, "state"),
+    ),
+    ("inplace_pods_expected", "Expected Pods of a group; of one with spares, members.", SCOPED),
+    ("inplace_members", "How many members a group with spares may have: max, min.", (*SCOPED, "which")),
+    ("inplace_spares_expected", "Spares that a group has at full strength.", SCOPED),
     ("inplace_epoch", "Epochs of the status.", (*SCOPED, "which")),
     (
         "inplace_restart_in_progress",
@@ -276,6 +282,11 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
     for state in ("running", "waiting", "restarting", "missing"):
         yield "inplace_pods", (*names, state), getattr(pods, state)
     yield "inplace_pods_expected", names, count.expected
+    if count.sizes is not None:
+        yield "inplace_pods", (*names, "spare"), pods.spares
+        yield "inplace_members", (*names, "max"), count.sizes.most
+        yield "inplace_members", (*names, "min"), count.sizes.least
+        yield "inplace_spares_expected", names, count.spares_max
     yield "inplace_epoch", (*names, "synced"), count.synced
     yield "inplace_epoch", (*names, "deprecated"), count.deprecated
     yield "inplace_restart_in_progress", names, count.is_restarting

@@ -4,7 +4,8 @@ Say how a JobSet stands: its phase, and one line for a person. Pure.
 This is the only judge. `inplace status`, `explain` and the lists print its line or phase; the condition BarrierWaiting
 and the metric inplace_restart_in_progress follow its phase. It is told what is known of every slot, of the JobSet
 itself, and of the controller. docs/states.md is its table, printed. "It trains" is said only where some rank reports
-steps.
+steps. A group with spares is counted in members; a spare decides nothing, and a smaller group that trains is no
+trouble: its line says how many members it has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from inplace.common.bare.record import record
+from inplace.common.protocol.members import Sizes
 
 RENEWED_S_MAX: Final = 10.0  # a leader renews its Lease every 2 s, and writes nothing so long after its last renewal
 
@@ -64,6 +66,7 @@ class SlotState(Enum):
     STARTS = "it joined; kubelet does not report its worker yet"
     STEPS = "its ranks report steps"
     RUNS = "its worker runs"
+    SPARE = "its Pod waits to take a rank; nobody waits for it"
 
 
 class Pulse(Enum):
@@ -74,7 +77,7 @@ class Pulse(Enum):
     UNKNOWN = "not read"
 
 
-PHASES: Final[Mapping[SlotState, GroupPhase]] = {  # of an epoch that runs; the first state that some slot is in decides
+PHASES: Final[Mapping[SlotState, GroupPhase]] = {  # of an epoch that runs; the first that some slot is in decides
     SlotState.WAITING: GroupPhase.RESTARTING,
     SlotState.FAILED: GroupPhase.RESTARTING,
     SlotState.SILENT: GroupPhase.RESTARTING,
@@ -92,11 +95,11 @@ WORDS: Final[Mapping[SlotState, str]] = {  # of an epoch that runs
     SlotState.VACANT: "it waits: epoch {epoch} runs without {some}{who}",
     SlotState.PENDING: "it waits: epoch {epoch} runs without {some}{who}",
     SlotState.COMPLETED: "{some} completed while others run{who}",
-    SlotState.STARTS: "all {pods} are at epoch {epoch}; kubelet does not report the workers of {count} yet",
-    SlotState.STEPS: "it trains: all {pods} are at epoch {epoch}",
-    SlotState.RUNS: "it runs; no rank reports steps: all {pods} are at epoch {epoch}",
+    SlotState.STARTS: "{everyone} are at epoch {epoch}; kubelet does not report the workers of {count} yet",
+    SlotState.STEPS: "it trains: {everyone} are at epoch {epoch}",
+    SlotState.RUNS: "it runs; no rank reports steps: {everyone} are at epoch {epoch}",
 }
-WORSE: Final = "it trains badly: all {pods} are at epoch {epoch}"
+WORSE: Final = "it trains badly: {everyone} are at epoch {epoch}"
 NONE_RUNS: Final = "it waits: none of its {pods} runs epoch {epoch}{who}"
 ALL_COMPLETED: Final = "it ends: the workers of all {pods} completed"
 GATHERING: Final[Mapping[GroupPhase, str]] = {
@@ -126,6 +129,9 @@ class Slots:
         goes_wrong: ranks tell of a bad loss, or of slow steps.
         is_paused: the next epoch waits after failures without progress.
         is_unequipped: every slot has a Pod that runs, and none has an agent.
+        sizes: of a group with spares, which is counted in members; None of one without, where every slot trains.
+        spares_max: so many spares it has at full strength.
+        vacant: in words, the slots that neither train nor wait as spares, and why.
     """
 
     counts: Mapping[SlotState, int]
@@ -136,6 +142,9 @@ class Slots:
     goes_wrong: bool = False
     is_paused: bool = False
     is_unequipped: bool = False
+    sizes: Sizes | None = None
+    spares_max: int = 0
+    vacant: str = ""
 
     @property
     def runs(self) -> bool:
@@ -144,8 +153,21 @@ class Slots:
 
     @property
     def size(self) -> int:
-        """Return N."""
-        return sum(self.counts.values())
+        """Return N; of a group with spares its members: those of the epoch that runs, else at full strength."""
+        if self.sizes is not None and not self.runs:
+            return self.sizes.most
+        return sum(self.counts.values()) - self.spares
+
+    @property
+    def spares(self) -> int:
+        """Return how many Pods wait to take a rank."""
+        return self.counts.get(SlotState.SPARE, 0)
+
+    @property
+    def arrived(self) -> int:
+        """Return how many of `size` are at the next barrier."""
+        arrived = self.counts.get(SlotState.WAITING, 0) + self.spares
+        return arrived if self.sizes is None else min(arrived, self.sizes.most)
 
     @property
     def phase(self) -> GroupPhase:
@@ -163,21 +185,24 @@ class Slots:
 
     @property
     def state(self) -> SlotState | None:
-        """Return the state that decides; None without slots."""
+        """Return the state that decides; None without slots, and with spares alone."""
         return next((state for state in PHASES if self.counts.get(state)), None)
 
     @property
     def words(self) -> str:
         """Return the line of the scope."""
-        pods, state = _pods(self.size), self.state
+        pods, state = self._pods, self.state
         if self.phase is GroupPhase.OTHER:
             return UNEQUIPPED
         if not self.runs:
             epoch = self.synced + 1
-            arrived = self.counts.get(SlotState.WAITING, 0)
+            arrived = self.arrived
             words = GATHERING[self.phase].format(arrived=f"{arrived:,}", pods=pods, epoch=epoch)
             if arrived == self.size > 0:
-                return f"{words}; {PAUSED if self.is_paused else TURN}"
+                late = self.first.get(SlotState.PENDING)  # in a slot that no spare may take yet
+                turn = f"it waits for {late}" if late else PAUSED if self.is_paused else TURN
+                return f"{words}; {turn}"
+            words += self._least
             return f"{words}; it waits for {self.first[SlotState.VACANT]}" if SlotState.VACANT in self.first else words
         if self._is_over or state is None:
             return ALL_COMPLETED.format(pods=pods)
@@ -187,7 +212,28 @@ class Slots:
         if count == self.size and PHASES[state] is GroupPhase.DEGRADED:
             return NONE_RUNS.format(pods=pods, epoch=self.synced, who=who)
         words = WORSE if self.goes_wrong and PHASES[state] is GroupPhase.RUNNING else WORDS[state]
-        return words.format(some=some, who=who, epoch=self.synced, pods=pods, count=f"{count:,}", turn=TURN)
+        everyone = f"all {pods}" if self.sizes is None else f"{self.size:,} of {_count(self.sizes.most, 'member')}"
+        everyone += self._least if self.sizes is not None and self.size < self.sizes.most else ""
+        given = {"pods": pods, "everyone": everyone, "count": f"{count:,}", "turn": TURN, "epoch": self.synced}
+        return words.format(some=some, who=who, **given) + self._others
+
+    @property
+    def _pods(self) -> str:
+        return _count(self.size, "Pod" if self.sizes is None else "member")
+
+    @property
+    def _least(self) -> str:
+        """Say with how many members it runs, too; "" where it needs all."""
+        return f" (min {self.sizes.least:,})" if self.sizes is not None and self.sizes.least < self.sizes.most else ""
+
+    @property
+    def _others(self) -> str:
+        """Say what the slots do that do not train."""
+        if self.sizes is None:
+            return ""
+        spares = _count(self.spares, "spare") if self.spares else "no spare"
+        parts = ([spares] if self.spares or self.spares_max else []) + ([self.vacant] if self.vacant else [])
+        return "".join(f"; {part}" for part in parts)
 
     @property
     def _is_over(self) -> bool:
@@ -245,5 +291,5 @@ def pulse_of(renewed_s: float | None, now_s: float) -> Pulse:
     return Pulse.BEATS if renewed_s is not None and now_s - renewed_s < RENEWED_S_MAX else Pulse.STOPPED
 
 
-def _pods(count: int) -> str:
-    return f"{count:,} Pod{'s' if count != 1 else ''}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -13,9 +13,10 @@ from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.protocol.members import Sizes
 from inplace.common.wire import names as wire
 
-SCOPES_SHOWN_MAX: Final = 8  # of a JobSet, each with 14 series; a spec of 10 kB may have 100 scopes
+SCOPES_SHOWN_MAX: Final = 8  # of a JobSet, each with 18 series; a spec of 10 kB may have 100 scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class GroupCount:
         whole: what is said once of the JobSet, by one of its scopes.
         goodput: what its restarts cost in training time; None where no Pod ever told its steps.
         is_at_rest: its JobSet is suspended or being deleted, so that its Pods are gone on purpose.
+        sizes: how many members a group with spares may have; None for one without, where every slot trains.
+        spares_max: so many spares it has at full strength.
     """
 
     namespace: str
@@ -66,6 +69,8 @@ class GroupCount:
     whole: JobSetCount | None = None
     goodput: Goodput | None = None
     is_at_rest: bool = False
+    sizes: Sizes | None = None
+    spares_max: int = 0
 
     @property
     def is_restarting(self) -> bool:
@@ -78,7 +83,7 @@ class GroupCount:
         pods = self.standing
         done = self.expected - pods.running - pods.waiting - pods.restarting - pods.missing
         counts = {SlotState.RUNS: pods.running, SlotState.WAITING: pods.waiting, SlotState.PENDING: pods.restarting}
-        counts |= {SlotState.VACANT: pods.missing, SlotState.COMPLETED: max(0, done)}
+        counts |= {SlotState.VACANT: pods.missing, SlotState.COMPLETED: max(0, done), SlotState.SPARE: pods.spares}
         return Slots(counts, self.synced, self.deprecated, self.scope)
 
 
@@ -92,6 +97,7 @@ def summed(counts: Sequence[GroupCount]) -> GroupCount:
     restarts = any(0 < count.synced <= count.deprecated for count in counts)
     standing = [count.standing for count in counts]
     costs = [count.goodput for count in counts if count.goodput is not None]
+    sizes = [count.sizes or Sizes(count.expected, count.expected) for count in counts]
     return replace(
         counts[0],
         scope="",
@@ -101,6 +107,7 @@ def summed(counts: Sequence[GroupCount]) -> GroupCount:
             waiting=sum(pods.waiting for pods in standing),
             restarting=sum(pods.restarting for pods in standing),
             missing=sum(pods.missing for pods in standing),
+            spares=sum(pods.spares for pods in standing),
         ),
         synced=epoch,
         deprecated=epoch if restarts else max(0, epoch - 1),
@@ -112,6 +119,10 @@ def summed(counts: Sequence[GroupCount]) -> GroupCount:
             restart_s=sum(cost.restart_s for cost in costs),
             lost_steps=sum(cost.lost_steps for cost in costs),
         ),
+        sizes=Sizes(sum(one.least for one in sizes), sum(one.most for one in sizes))
+        if any(count.sizes is not None for count in counts)
+        else None,
+        spares_max=sum(count.spares_max for count in counts),
     )
 
 

@@ -298,6 +298,8 @@ class Group:
                 whole=self._count_once(name) if position == 0 else None,
                 goodput=self.jobset.scopes[name].goodput,
                 is_at_rest=self.jobset.suspended or self.jobset.is_leaving,
+                sizes=members.sizes if (members := scope_ledger.members) is not None else None,
+                spares_max=max(0, ledger.shape.size - members.sizes.most) if members is not None else 0,
             )
 
     def _count_once(self, name: str) -> JobSetCount:

@@ -5,14 +5,16 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.protocol.members import Sizes
 from inplace.controller.main import ExitCode, _config, _parser, main
 from inplace.controller.metrics import LiveCollector, Metrics
-from inplace.controller.tracking.counts import GroupCount
+from inplace.controller.tracking.counts import GroupCount, summed
 
 
 @pytest.mark.parametrize(
@@ -93,10 +95,21 @@ def test_metrics_of_a_group_count_its_pods() -> None:
     """Running, waiting, restarting and missing Pods add up to the expected ones; a restart in progress is shown."""
     metrics = Metrics()
     count = GroupCount("ns", "js", "", expected=10, standing=PodCounts(0, 6, 1, 3), synced=2, deprecated=2)
-    metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
+    spared = GroupCount("ns", "k", "w", 8, PodCounts(8, 0, 0, 0, 1), 2, 1, sizes=Sizes(6, 8), spares_max=2)
+    alone = replace(count, jobset="k", scope="v")
+    groups = [count, spared, replace(summed([spared, alone]), scope="all")]
+    metrics.registry.register(LiveCollector(lambda: groups, lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
     text = metrics.text().decode()
     assert 'inplace_pods{namespace="ns",jobset="js",scope="",state="missing"} 3.0' in text
     assert 'inplace_restart_in_progress{namespace="ns",jobset="js",scope=""} 1.0' in text
+    assert 'inplace_pods{namespace="ns",jobset="js",scope="",state="spare"}' not in text
+    assert 'inplace_restart_in_progress{namespace="ns",jobset="k",scope="w"} 0.0' in text
+    for scope, least, most in (("w", 6, 8), ("all", 16, 18)):
+        labels = f'namespace="ns",jobset="k",scope="{scope}"'
+        assert f'inplace_pods{{{labels},state="spare"}} 1.0' in text
+        assert f'inplace_members{{{labels},which="max"}} {most}.0' in text
+        assert f'inplace_members{{{labels},which="min"}} {least}.0' in text
+        assert f"inplace_spares_expected{{{labels}}} 2.0" in text
     assert 'workqueue_unfinished_work_seconds{name="jobset"} 3.0' in text
     assert 'inplace_watch_staleness_seconds{kind="Pod"} 3.0' in text
 

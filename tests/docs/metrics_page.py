@@ -7,6 +7,7 @@ python -m tests.docs.metrics_page   rewrites the page; test_site.py checks it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
@@ -99,6 +101,7 @@ def controller_rows() -> Iterator[Row]:
     silent = FurthestBehind(("p",), 1, LastProgress(3, 4.0))
     whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"), silent)
     count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
+    count = replace(count, sizes=Sizes(6, 8), spares_max=1)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))
     for collector in tuple(metrics.registry._collector_to_names):
         names = getattr(collector, "_labelnames", ())

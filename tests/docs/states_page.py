@@ -6,11 +6,23 @@ python -m tests.docs.states_page   rewrites the page; test_site.py checks it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from inplace.common.jobset.headline import NO_ANSWER, OWN, GroupPhase, Headline, Pulse, Slots, SlotState, headline
+from inplace.common.jobset.headline import (
+    NO_ANSWER,
+    OWN,
+    PHASES,
+    GroupPhase,
+    Headline,
+    Pulse,
+    Slots,
+    SlotState,
+    headline,
+)
+from inplace.common.protocol.members import Sizes
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "states.md"
 SIZE: Final = 3  # Pods of the group in the examples
@@ -65,6 +77,16 @@ _STARTS: Final = """
 | all slots | phase | restart | told | stopped | the line |
 |---|---|---|---|---|---|
 """
+_MEMBERS: Final = """
+## Members and spares
+
+A group with spares is counted in members: the Pods that play a rank. These groups have 10 Pods,
+`inplace.dev/members: "max=8,min=6,step=2,wait=60"`. A spare has announced the next epoch, and waits; one that is lost
+restarts nobody. A group with fewer members than max trains, and is `Running`.
+
+| 10 Pods | phase | restart | told | stopped | the line |
+|---|---|---|---|---|---|
+"""
 _OWN: Final = """
 ## The JobSet's own state
 
@@ -96,6 +118,37 @@ def slots_of(state: SlotState, *, all_of_them: bool, synced: int = EPOCH) -> Slo
     return Slots(counts, synced, synced - 1 if synced else 0, first={state: "train-w-0-2"})
 
 
+def members_of(
+    counts: Mapping[SlotState, int],
+    *,
+    deprecated: int = EPOCH - 1,
+    vacant: str = "",
+    first: Mapping[SlotState, str] = MappingProxyType({}),
+) -> Slots:
+    """Return a group of 10 Pods of which 8 train, or 6."""
+    return Slots(counts, EPOCH, deprecated, first=first, sizes=Sizes(6, 8, 2), spares_max=2, vacant=vacant)
+
+
+_VACANT: Final = "slot 3 is vacant: no Pod"
+MEMBERS: Final[Mapping[str, Slots]] = {
+    "8 train, 2 are spares": members_of({SlotState.STEPS: 8, SlotState.SPARE: 2}),
+    "slot 3 was lost, and a spare has its rank": members_of({SlotState.STEPS: 8, SlotState.SPARE: 1}, vacant=_VACANT),
+    "no spare is left": members_of({SlotState.STEPS: 8}, vacant="2 slots are vacant, the first is slot 3: no Pod"),
+    "6 train": members_of(
+        {SlotState.STEPS: 6, SlotState.SPARE: 1}, vacant="3 slots are vacant, the first is slot 3: no Pod"
+    ),
+    "a member is lost, 2 are spares": members_of(
+        {SlotState.STEPS: 7, SlotState.SPARE: 2, SlotState.VACANT: 1}, first={SlotState.VACANT: "train-w-0-2"}
+    ),
+    "5 are back, 2 were spares": members_of(
+        {SlotState.WAITING: 7, SlotState.PENDING: 2, SlotState.VACANT: 1}, deprecated=EPOCH
+    ),
+    "9 are back": members_of({SlotState.WAITING: 9, SlotState.VACANT: 1}, deprecated=EPOCH),
+    "9 are back, and slot 2 may still run": members_of(
+        {SlotState.WAITING: 9, SlotState.PENDING: 1}, deprecated=EPOCH, first={SlotState.PENDING: "train-w-0-2"}
+    ),
+}
+
 UNEQUIPPED_SLOTS: Final = Slots({SlotState.PENDING: SIZE}, 0, 0, is_unequipped=True)  # annotated while it ran
 
 
@@ -115,7 +168,9 @@ def page() -> str:
         for phase in OWN
         for name, queued in _names(phase)
     )
-    return _HEAD + states + _PULSE + pulses + _ONE + ones + _ALL + everything + _STARTS + starts + _OWN + own + _LIST
+    members = "".join(_row(name, slots) for name, slots in MEMBERS.items())
+    parts = (_HEAD, states, _PULSE, pulses, _ONE, ones, _ALL, everything, _STARTS, starts, _MEMBERS, members, _OWN, own)
+    return "".join(parts) + _LIST
 
 
 def _names(phase: GroupPhase) -> Iterator[tuple[str, bool]]:
@@ -129,7 +184,7 @@ def _line(phase: GroupPhase, pulse: Pulse, *, is_queued: bool) -> Headline:
 
 
 def _rows(*, all_of_them: bool) -> Iterator[str]:
-    for state in SlotState:
+    for state in PHASES:
         yield _row(state.name.lower(), slots_of(state, all_of_them=all_of_them))
 
 

@@ -8,6 +8,7 @@ from inplace.common.jobset.headline import (
     ENDED,
     NO_ANSWER,
     OWN,
+    PHASES,
     RENEWED_S_MAX,
     TURN,
     UNEQUIPPED,
@@ -18,8 +19,9 @@ from inplace.common.jobset.headline import (
     headline,
     pulse_of,
 )
+from inplace.common.protocol.members import Sizes
 from inplace.controller.api.leader import RENEW_DEADLINE_S
-from tests.docs.states_page import PAGE, slots_of
+from tests.docs.states_page import MEMBERS, PAGE, slots_of
 
 WHO = "train-w-0-2"
 IN_TROUBLE = {  # states that keep the others from training: the first line names the Pod
@@ -33,7 +35,7 @@ IN_TROUBLE = {  # states that keep the others from training: the first line name
 
 @pytest.mark.parametrize("pulse", Pulse)
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["one", "all"])
-@pytest.mark.parametrize("state", SlotState)
+@pytest.mark.parametrize("state", PHASES)
 def test_a_cell_of_an_epoch_that_runs(state: SlotState, pulse: Pulse, all_of_them: bool) -> None:
     """It trains only where ranks report steps; a Pod in trouble is named, and so is a controller that has stopped."""
     found = headline([slots_of(state, all_of_them=all_of_them)], pulse=pulse)
@@ -94,11 +96,42 @@ def test_the_state_that_decides(state: SlotState, other: SlotState) -> None:
     order = list(SlotState)
     slots = Slots({state: 1, other: 1} if state is not other else {state: 2}, 2, 1)
     decides = min(state, other, key=order.index)
-    assert slots.state is decides
-    is_fine = {state, other} <= {SlotState.STEPS, SlotState.RUNS} and SlotState.STEPS in (state, other)
+    assert slots.state is (decides if decides is not SlotState.SPARE else None)
+    at_work = {SlotState.STEPS, SlotState.RUNS, SlotState.SPARE}
+    is_fine = {state, other} <= at_work and SlotState.STEPS in (state, other)
     assert headline([slots]).text.startswith("it trains") == is_fine
     is_lost = decides in (SlotState.WAITING, *IN_TROUBLE) and decides is not SlotState.COMPLETED
     assert slots.is_restarting == is_lost
+
+
+def test_a_group_with_spares() -> None:
+    """It is counted in members; no spare, vacant slot or smaller size is a restart, or degrades a group that trains."""
+    lines = {name: headline([slots]) for name, slots in MEMBERS.items()}
+    assert {name: line.text for name, line in lines.items()} == {
+        "8 train, 2 are spares": "it trains: 8 of 8 members are at epoch 2; 2 spares",
+        "slot 3 was lost, and a spare has its rank": (
+            "it trains: 8 of 8 members are at epoch 2; 1 spare; slot 3 is vacant: no Pod"
+        ),
+        "no spare is left": (
+            "it trains: 8 of 8 members are at epoch 2; no spare; 2 slots are vacant, the first is slot 3: no Pod"
+        ),
+        "6 train": (
+            "it trains: 6 of 8 members (min 6) are at epoch 2; 1 spare; 3 slots are vacant, the first is slot 3: no Pod"
+        ),
+        "a member is lost, 2 are spares": "it waits: epoch 2 runs without 1 of its 8 members: train-w-0-2; 2 spares",
+        "5 are back, 2 were spares": "it restarts in place: 7 of 8 members are at the barrier of epoch 3 (min 6)",
+        "9 are back": f"it restarts in place: 8 of 8 members are at the barrier of epoch 3; {TURN}",
+        "9 are back, and slot 2 may still run": (
+            f"it restarts in place: 8 of 8 members are at the barrier of epoch 3; it waits for {WHO}"
+        ),
+    }
+    trains = {name for name, line in lines.items() if line.text.startswith("it trains")}
+    assert {name for name, line in lines.items() if line.phase is GroupPhase.RUNNING} == trains
+    assert all(MEMBERS[name].is_restarting == (name not in trains) for name in lines)
+    exact = Slots({SlotState.STEPS: 8}, 2, 1, sizes=Sizes(8, 8))
+    assert exact.words == "it trains: 8 of 8 members are at epoch 2", "it asked for no spare"
+    back = Slots({SlotState.WAITING: 1, SlotState.SPARE: 2, SlotState.STEPS: 7}, 2, 1, sizes=Sizes(8, 8))
+    assert back.words.startswith("it restarts in place: 3 of 8 members"), "spares may take ranks"
 
 
 def test_the_worst_scope_speaks() -> None:
@@ -119,4 +152,4 @@ def test_a_pulse() -> None:
 def test_the_page_has_every_cell() -> None:
     """docs/states.md has a row for each state, alone and for all slots."""
     rows = [line.split(" | ")[0].removeprefix("| ") for line in PAGE.read_text().splitlines()]
-    assert all(rows.count(state.name.lower()) >= 3 for state in SlotState)
+    assert all(rows.count(state.name.lower()) >= 3 for state in PHASES)
