@@ -233,6 +233,15 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         return not self.is_leaving and self.status.phase not in ("Failed", "Succeeded")
 
     @property
+    def has_ended(self) -> bool:
+        """Say whether all its containers have ended for good."""
+        return self.status.phase in ("Failed", "Succeeded")
+
+    def is_spare(self, synced: int) -> bool:
+        """Say whether it waits to take a rank while an epoch runs in which it has none."""
+        return self.is_live and not self.is_placeless and self.epoch == synced + 1
+
+    @property
     def is_placeless(self) -> bool:
         """Say whether it is known to have no node."""
         return self.spec.node_name is None and self.status.phase is not None

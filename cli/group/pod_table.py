@@ -33,6 +33,7 @@ from inplace.common.jobset.containers import Waiting
 from inplace.common.jobset.kinds import Gate
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.http.request import GarbledError
+from inplace.common.protocol.members import Members
 
 ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _NO_NODE: Final = "<none>"
@@ -61,13 +62,14 @@ class _Table(msgspec.Struct, rename="camel"):
 _TABLE: Final = msgspec.json.Decoder(_Table)
 
 
-def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
+def decode_table(body: bytes, jobset: str, synced: int, members: Members | None = None) -> PodsRead:
     """Return the Pods of a Table, as far as its cells tell.
 
     Args:
         body: the answer.
         jobset: its name, which the Pods' names begin with.
         synced: S of the epoch that runs.
+        members: who runs in it, in a group with spares; the others wait at the next barrier.
 
     Raises:
         GarbledError: it is no Table of Pods.
@@ -79,10 +81,11 @@ def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
         rows = [tuple(str(row.cells[place]) for place in places) for row in table.rows or ()]
     except (*UNREADABLE, IndexError) as error:
         raise GarbledError(f"expected a Table of Pods with Name, Ready, Status and Node, saw {error}") from error
-    return PodsRead(list(_pods(rows, jobset, synced)), table.metadata.resource_version)
+    return PodsRead(list(_pods(rows, jobset, synced, members)), table.metadata.resource_version)
 
 
-def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable[PodFact]:
+def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int, members: Members | None) -> Iterable[PodFact]:
+    playing = None if members is None else set(members.slots())
     for name, ready, printed, node in rows:
         blocked = printed.removeprefix("Init:")
         status = blocked if blocked in BLOCKING else printed
@@ -97,12 +100,13 @@ def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable
         )
         facts = _status(ready, status)
         announced = spec.node_name is not None and facts.phase != "Failed" and not leaving
+        is_spare = playing is not None and found is not None and int(found["index"]) not in playing
         meta = Meta(
             name=name,
             uid="",
             resource_version="",
             labels=labels,
-            annotations=Annotations(epoch=str(synced)) if announced and status not in _NEW else None,
+            annotations=Annotations(epoch=str(synced + is_spare)) if announced and status not in _NEW else None,
             deletion_timestamp=leaving,
         )
         yield PodFact(meta, spec, facts)

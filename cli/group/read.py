@@ -22,6 +22,7 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 
 PAGE: Final = 5_000  # Pods in one answer: 44 MB of metadata, below what the transport takes (64 MB)
@@ -43,13 +44,13 @@ async def read_group(connection: Connection, name: str) -> tuple[KubeObject, lis
 
 async def read_pods_of(connection: Connection, raw: KubeObject) -> PodsRead:
     """Return the Pods of a JobSet, as far as the moment needs them."""
-    name, (expected, synced) = raw["metadata"]["name"], _size_and_epoch(raw)
+    name, (expected, synced, members) = raw["metadata"]["name"], _size_and_epoch(raw)
     if expected <= connection.whole_max:
         return await read_pods(connection, name)
     if not synced:
         return await read_pods(connection, name, METADATA, PAGE)
     body = await _get_pods(connection, {"labelSelector": pods_selector(name), "includeObject": "None"}, TABLE)
-    return decode_table(body, name, synced)
+    return decode_table(body, name, synced, members)
 
 
 async def read_jobset(connection: Connection, name: str) -> KubeObject:
@@ -103,8 +104,8 @@ def pods_selector(name: str) -> str:
     return f"{wire.JOBSET_NAME}={name}"
 
 
-def _size_and_epoch(raw: KubeObject) -> tuple[int, int]:
-    """Return how many Pods a JobSet expects, and S while that epoch runs; 0 for S while some scope gathers.
+def _size_and_epoch(raw: KubeObject) -> tuple[int, int, Members | None]:
+    """Return how many Pods a JobSet expects, S while that epoch runs (else 0), and its members if some are spares.
 
     A JobSet in scopes has no one S; its Pods' epochs have to be read.
     """
@@ -112,10 +113,13 @@ def _size_and_epoch(raw: KubeObject) -> tuple[int, int]:
         jobset = parse_jobset(raw)
         scopes = list(jobset.scopes.values())
     except RemoteProtocolError:
-        return 0, 0
+        return 0, 0, None
     size = sum(job.replicas * job.parallelism for job in jobset.replicated_jobs)
-    runs = len(scopes) == 1 and scopes[0].synced > scopes[0].deprecated
-    return size, scopes[0].synced if runs else 0
+    first = scopes[0]
+    runs = len(scopes) == 1 and first.is_running
+    if not runs or (first.has_spares and first.ranks is None):  # each may be a member
+        return size, 0, None
+    return size, first.synced, first.ranks if first.has_spares else None
 
 
 async def _not_found(connection: Connection, name: str) -> RefusalError:

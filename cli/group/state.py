@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from inplace.cli.group.last_restart import LastRestart, last_restart
 from inplace.cli.group.notices import running_notices
-from inplace.cli.group.pod_facts import PodFact, Roles, roles_of, slot_state
-from inplace.cli.group.straggler import Straggler, straggler_of
+from inplace.cli.group.pod_facts import PodFact, roles_of
+from inplace.cli.group.scope_state import ScopeState, scope_state
+from inplace.cli.group.straggler import Straggler
 from inplace.common.bare.record import replace as changed
 from inplace.common.injection.as_made import as_made
 from inplace.common.injection.pod_roles import members
 from inplace.common.jobset.conditions import BARRIER_WAITING
-from inplace.common.jobset.goodput import Goodput
-from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, Slots, SlotState, headline
+from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, SlotState, headline
 from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
 from inplace.common.jobset.notices import GroupNotice
-from inplace.common.jobset.scopes import Saving, Scope, fields_of_scope
+from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot
@@ -32,51 +31,6 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY
 
 NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeState:
-    """One scope: what restarts together.
-
-    Args:
-        name: "" for the whole JobSet.
-        synced: S.
-        deprecated: D.
-        target: the epoch that its Pods gather at, or run.
-        expected: N.
-        epochs: how many slots announced which epoch; 0 for none yet, slots without a Pod left out.
-        working: Pods whose workers of this epoch were started.
-        idle: names of the Pods at the epoch that runs whose workers were not.
-        slots: what is known of its slots, which says its phase.
-        late: how many slots are not at `target`.
-        stragglers: those of them with a Pod, then the first of those without one.
-        goodput: what its restarts cost in training time, where Pods told.
-        saving: the restart that waits for its workers to save.
-    """
-
-    name: str
-    synced: int
-    deprecated: int
-    target: int
-    expected: int
-    epochs: Mapping[int, int]
-    working: int
-    late: int
-    stragglers: Sequence[Straggler]
-    slots: Slots
-    goodput: Goodput | None = None
-    saving: Saving | None = None
-    idle: Sequence[str] = ()
-
-    @property
-    def phase(self) -> GroupPhase:
-        """Return where it is."""
-        return self.slots.phase
-
-    @property
-    def arrived(self) -> int:
-        """Return how many slots announced `target`."""
-        return self.expected - self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +113,7 @@ class GroupState:
     @property
     def unnamed(self) -> int:
         """Return how many slots without a Pod have no name in `stragglers`."""
-        return self.late - len(self.stragglers)
+        return sum(scope.unnamed for scope in self.scopes)
 
 
 def group_state(
@@ -253,7 +207,8 @@ def _scopes(
     }
     states = []
     for name, scope in jobset.scopes.items():
-        state = _scope(scope, Shape(shapes[name]), best[name], named_max, roles, written, reporting)
+        sizes = jobset.member_policy(scope).sizes if scope.has_spares else None
+        state = scope_state(scope, Shape(shapes[name]), best[name], named_max, roles, written, reporting, sizes)
         slots = state.slots
         counts = Counter(slots.counts)
         if name in stepping and counts[SlotState.RUNS]:
@@ -273,78 +228,9 @@ def _strays(jobset: JobSet, pods: Iterable[PodFact], best: Mapping[Slot, PodFact
     for pod in pods:
         slot = pod.slot
         is_counted = slot is not None and jobset.shape.expects(slot) and best[slot] is pod
-        if not (is_counted or _has_ended(pod) or (slot is not None and slot.replicated_job in apart)):
+        if not (is_counted or pod.has_ended or (slot is not None and slot.replicated_job in apart)):
             strays.append(pod.name)
     return sorted(strays)
-
-
-def _scope(
-    scope: Scope,
-    shape: Shape,
-    pods: Mapping[Slot, PodFact],
-    named_max: int,
-    roles: Mapping[str, Roles],
-    written: Set[str],
-    reporting: Set[str],
-) -> ScopeState:
-    """Count the Pods of a scope; `roles` are of each replicatedJob, `written` those whose template has an agent."""
-    found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
-    live = {slot: pod for slot, pod in found.items() if pod.is_live}
-    # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
-    newest = max((pod.epoch for pod in live.values() if pod.epoch <= scope.synced + 1), default=0)
-    target = max(newest, scope.synced, scope.deprecated + 1)
-    if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
-        live |= {slot: pod for slot, pod in found.items() if pod.is_done}
-    behind = sorted(slot for slot in found if slot not in live or live[slot].epoch != target)
-    late = len(behind) + shape.size - len(found)
-    missing = islice((slot for slot in shape if slot not in found), min(named_max, shape.size - len(found)))
-    stragglers = [
-        straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in written)
-        for slot in (*behind, *missing)
-    ]
-    states = {
-        slot: slot_state(pod, scope, roles.get(slot.replicated_job, Roles()), reporting)
-        for slot, pod in sorted(found.items())
-    }
-    counts = Counter(states.values()) + Counter({SlotState.VACANT: shape.size - len(found)})
-    working = [slot for slot, state in states.items() if state in (SlotState.RUNS, SlotState.STEPS)]
-    idle = [found[slot].name for slot, state in states.items() if state is SlotState.STARTS]
-    return ScopeState(
-        scope.name,
-        scope.synced,
-        scope.deprecated,
-        target,
-        shape.size,
-        dict(sorted(Counter(pod.epoch for pod in live.values()).items())),
-        len(working),
-        late,
-        stragglers,
-        Slots(
-            counts,
-            scope.synced,
-            scope.deprecated,
-            scope.name,
-            _first_of(states, found, stragglers),
-            is_unequipped=len(found) == shape.size > 0
-            and not any(slot.replicated_job in written or pod.may_have_agent for slot, pod in found.items()),
-        ),
-        scope.goodput,
-        scope.saving_now,
-        sorted(idle),
-    )
-
-
-def _first_of(
-    states: Mapping[Slot, SlotState], pods: Mapping[Slot, PodFact], stragglers: Iterable[Straggler]
-) -> dict[SlotState, str]:
-    """Return the first Pod of each state; of those that are waited for with the reason."""
-    first: dict[SlotState, str] = {}
-    late = {one.slot: f"{one.name} ({one.reason})" for one in stragglers}
-    for slot, state in states.items():
-        first.setdefault(state, late.pop(str(slot), pods[slot].name))
-    for unseen in late.values():  # slots without a Pod
-        first.setdefault(SlotState.VACANT, unseen)
-    return first
 
 
 def _own_phase(jobset: JobSet, true: Mapping[str, object]) -> GroupPhase | None:
@@ -376,14 +262,10 @@ def _by_slot(pods: Iterable[PodFact]) -> dict[Slot, PodFact]:
     """Return the Pod of each slot that counts: live before leaving before ended, then the newest."""
 
     def rank(pod: PodFact) -> tuple[bool, bool, str]:
-        return pod.is_live, not _has_ended(pod), pod.metadata.creation_timestamp or ""
+        return pod.is_live, not pod.has_ended, pod.metadata.creation_timestamp or ""
 
     best: dict[Slot, PodFact] = {}
     for pod in sorted(pods, key=rank, reverse=True):
         if (slot := pod.slot) is not None:
             best.setdefault(slot, pod)
     return best
-
-
-def _has_ended(pod: PodFact) -> bool:
-    return pod.status.phase in ("Failed", "Succeeded")

@@ -76,6 +76,7 @@ def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
         return
     if jobset.wanted_scope in _SCOPES:
         yield _SCOPES[jobset.wanted_scope]
+    yield from _member_sentences(jobset)
     yield from _progress_sentences(jobset)
     yield _notice_sentence(jobset)
     yield from _node_sentences(jobset)
@@ -103,6 +104,28 @@ def _escalation_sentences(escalation: Escalation, restarts_max: int) -> Iterator
 
 def _often(uses: int) -> str:
     return "once" if uses == 1 else f"up to {uses} times"
+
+
+def _member_sentences(jobset: JobSet) -> Iterator[str]:
+    for name, policy in jobset.member_policies.items():
+        sizes, slots = policy.sizes, jobset.replicated_job(name).parallelism
+        job = f" of {name}" if len(jobset.replicated_jobs) > 1 else ""
+        if spares := slots - sizes.most:
+            train = f"{sizes.most} of {slots} Pods{job} train; {_spares(spares)}"
+        else:
+            train = f"All {slots} Pods{job} train; none is a spare"
+        if sizes.least == sizes.most:
+            yield f"{train}; with fewer than {sizes.most} it waits ({wire.MEMBERS})."
+            continue
+        steps = f", in steps of {sizes.step}" if sizes.step > 1 else ""
+        yield (
+            f"{train}; with fewer than {sizes.most} it waits {whole_duration_text(policy.wait_s)} and goes on with "
+            f"{sizes.least} or more{steps} ({wire.MEMBERS})."
+        )
+
+
+def _spares(count: int) -> str:
+    return "1 is a spare" if count == 1 else f"{count} are spares"
 
 
 def _progress_sentences(jobset: JobSet) -> Iterator[str]:

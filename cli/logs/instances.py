@@ -64,22 +64,38 @@ class Instance:
 def ranks_of(raw: KubeObject) -> tuple[Ranks, int]:
     """Return how each Pod gets its rank, and how many there are; 0 where the spec cannot be read.
 
-    A Pod's rank is its place among the Pods of the JobSet, in the spec's order.
+    A Pod's rank is its place among the Pods of the JobSet, in the spec's order. In a group with spares it is the one
+    that it plays in the newest epoch; a spare has none.
     """
     try:
         jobset = parse_jobset(raw)
     except RemoteProtocolError:
         return (lambda _: None), 0
     sizes = {job.name: job.parallelism for job in jobset.replicated_jobs}
+    members = {
+        name: {slot: rank for rank, slot in enumerate(ranks.slots())}
+        for name, scope in jobset.scopes.items()
+        if scope.has_spares and (ranks := scope.ranks) is not None
+    }
 
     def rank(pod: PodFact) -> int | None:
         slot = pod.slot
         if slot is None or slot.replicated_job not in sizes:
             return None
         first = jobset.numbers.first_slot[slot.replicated_job]
+        if (played := members.get(slot.replicated_job)) is not None:  # this replicatedJob is the scope, with one Job
+            return played.get(slot.completion_index)
         return first + slot.job_index * sizes[slot.replicated_job] + slot.completion_index
 
     return rank, jobset.shape.size
+
+
+def has_spares(raw: KubeObject) -> bool:
+    """Say whether some Pods of a JobSet may have no rank: spares."""
+    try:
+        return any(scope.has_spares for scope in parse_jobset(raw).scopes.values())
+    except RemoteProtocolError:
+        return False
 
 
 def instances_of(pods: Iterable[PodFact], rank: Ranks, chosen: Collection[range] = ()) -> list[Instance]:

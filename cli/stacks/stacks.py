@@ -22,7 +22,7 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.status_state import state_of_status
 from inplace.cli.logs.container_log import ContainerLog
-from inplace.cli.logs.instances import Instance, instances_of, ranks_of
+from inplace.cli.logs.instances import Instance, has_spares, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import NAMES_MAX, Reader, bounded
@@ -86,7 +86,8 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
     pods = (await read_pods(connection, name)).pods
     instances = instances_of(pods, rank, options.ranks)
     if request is not None:
-        instances = [one for one in instances if one.ended_s is None]
+        spared = {one.pod for one in instances if one.rank is None and has_spares(raw)}  # they have no worker to ask
+        instances = [one for one in instances if one.ended_s is None and one.pod not in spared]
     asked = bounded(instances)
     if not asked:
         raise RefusalError(

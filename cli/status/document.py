@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import asdict
 
 from inplace.cli.group.last_restart import LastRestart
-from inplace.cli.group.state import GroupState, ScopeState
+from inplace.cli.group.scope_state import ScopeState
+from inplace.cli.group.state import GroupState
 from inplace.cli.group.status_state import state_of_status
 from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.furthest_behind import silent_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         FirstSilent,
         GoodputFields,
         LastRestartFields,
+        MembersFields,
         NoticeFields,
         ScopeFields,
         SlowRankFields,
@@ -48,6 +50,7 @@ TRIGGERS = {
     "resize": "it was resized",
     "resume": "it was resumed",
     "join": "a replicatedJob joined",
+    "members": "spares became members (not counted)",
     "unknown": "cause unknown",
 }
 
@@ -108,6 +111,21 @@ def _scope_data(scope: ScopeState) -> ScopeFields:
         "working": scope.working,
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
         "goodput": cast("GoodputFields", cost.fields() | {"ratio": ratio}) if cost is not None else None,
+        "members": _members_data(scope),
+    }
+
+
+def _members_data(scope: ScopeState) -> MembersFields | None:
+    sizes, slots = scope.slots.sizes, scope.slots
+    if sizes is None:
+        return None
+    exchanged = scope.members.exchanged if scope.members is not None else ()
+    return {
+        "max": sizes.most,
+        "min": sizes.least,
+        "spares": slots.spares,
+        "sparesExpected": slots.spares_max,
+        "slotOfRank": {str(rank): slot for rank, slot in exchanged},
     }
 
 

@@ -349,9 +349,10 @@ def _of_idle(state: GroupState) -> Iterator[Obstacle]:
 
 def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     """Yield that every Pod is there and only the controller is missing."""
-    late = [scope for scope in state.scopes if scope.slots.counts.get(SlotState.WAITING, 0) == scope.expected > 0]
-    if late and not state.strays:
-        text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
+    late = [one for one in state.scopes if not one.slots.runs and one.slots.arrived == one.expected > 0]
+    if late and not state.strays and not any(one.stragglers for one in late):
+        who = "every Pod" if late[0].slots.sizes is None else "enough Pods"
+        text = f"{who} announced epoch {late[0].target}, and the status does not say so yet"
         advice = f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
         yield Obstacle("NotSyncedYet", text, advice)
 

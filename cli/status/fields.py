@@ -33,6 +33,16 @@ class GoodputFields(TypedDict):
     ratio: float | None
 
 
+class MembersFields(TypedDict):
+    """How many members and spares; slotOfRank has the ranks that another slot plays than that of their own number."""
+
+    max: int
+    min: int
+    spares: int
+    sparesExpected: int
+    slotOfRank: dict[str, int]
+
+
 class ScopeFields(TypedDict):
     """What restarts together; the name is empty for the whole JobSet."""
 
@@ -46,6 +56,7 @@ class ScopeFields(TypedDict):
     working: int
     podsByEpoch: dict[str, int]
     goodput: GoodputFields | None
+    members: MembersFields | None
 
 
 class StragglerFields(TypedDict):

@@ -110,7 +110,10 @@ async def read_restart(connection: Connection, name: str) -> tuple[GroupState, l
 def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:
     """Return the picture's subject in one line."""
     last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
-    parts = [f"{state.namespace}/{state.name} → epoch {timeline.epoch}", count_text(state.expected, "Pod")]
+    parts = [
+        f"{state.namespace}/{state.name} → epoch {timeline.epoch}",
+        count_text(state.expected, "Pod" if all(one.noun == "Pod" for one in state.scopes) else "member"),
+    ]
     if last is not None and last.seconds is not None:
         parts.append(f"in {duration_text(last.seconds)}")
     if last is not None:

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from inplace.cli.group.notices import notice_lines
-from inplace.cli.group.state import GroupState, ScopeState
+from inplace.cli.group.scope_state import ScopeState, members_text, ranks_text
+from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, blame_text, list_data, recreated_text, slow_text
 from inplace.cli.terminal.moments import count_text, duration_text
@@ -63,7 +64,10 @@ def status_picture(
         parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
     parts += [Text(one_line(line)) for line in _history(state, now_s)]
     if state.late and state.phase in WAITING:  # last: a low terminal cuts names only
-        parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
+        late, shown = state.late, len(state.stragglers) + state.unnamed
+        of = f"{late:,} of " if late < shown else ""  # spares: not all of them are needed
+        words = f"waiting for {of}{count_text(shown if of else late, 'Pod')}"
+        parts += [Text(""), Text(words, "bold"), *_late(state, columns)]
     return Group(*parts)
 
 
@@ -104,12 +108,14 @@ def _notes(state: GroupState) -> Iterator[str]:
 def _scope(scope: ScopeState, columns: int, left_s: float | None) -> Iterator[RenderableType]:
     """Yield one scope: a line, a bar, and a row for each epoch."""
     name = f"{scope.name}: " if scope.name else ""
-    line = f"{name}epoch {scope.target} · {scope.arrived:,} of {count_text(scope.expected, 'Pod')}"
+    line = f"{name}epoch {scope.target} · {scope.arrived:,} of {count_text(scope.expected, scope.noun)}"
     if scope.phase in (GroupPhase.RUNNING, GroupPhase.DEGRADED):
         line += f" · {scope.working:,} working"
     elif left_s is not None and scope.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING):
         line += f" · about {duration_text(left_s)} left"
-    yield Text(line)
+    yield Text(line + members_text(scope))
+    if words := ranks_text(scope):
+        yield Text(f"  {words}")
     if scope.phase is not GroupPhase.RUNNING:
         width = min(BAR_COLUMNS_MAX, max(10, columns - 10))
         done = width * scope.arrived // max(scope.expected, 1)

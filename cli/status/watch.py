@@ -29,6 +29,7 @@ from inplace.cli.connection import Connection
 from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
 from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
+from inplace.cli.group.scope_state import members_text
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.document import status_data
@@ -244,6 +245,7 @@ def watch_line(state: GroupState, output: Output) -> str:
         return json.dumps(status_data(state))
     epochs = ", ".join(
         f"{scope.name + ' ' if scope.name else ''}epoch {scope.target}: {scope.arrived:,} of {scope.expected:,}"
+        + members_text(scope)
         for scope in state.scopes
     )
     late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]

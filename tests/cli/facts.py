@@ -13,8 +13,11 @@ from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Explanation, Facts, explain
 from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.console import VisibleConsole
+from inplace.common.jobset.scopes import BY_REPLICATED_JOB
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import members_text
 
 NOW = "2026-01-01T00:00:00Z"
 JOB = "big-job"
@@ -58,6 +61,23 @@ def pod(
             "status": {"phase": "Running", "containerStatuses": [worker]} | (status or {}),
         }
     )
+
+
+def spared(slots: int, setting: str, *, members: Members | None = None, epochs: tuple[int, int] = (0, 0)) -> KubeObject:
+    """Return a JobSet of so many Pods of which some are spares.
+
+    Args:
+        slots: how many Pods.
+        setting: the annotation `inplace.dev/members`.
+        members: who runs in S; None before the first epoch.
+        epochs: S and D.
+    """
+    text = members_text(members) if members is not None else ""
+    entry = {"name": JOB, wire.SYNCED_EPOCH: epochs[0], wire.DEPRECATED_EPOCH: epochs[1], wire.MEMBERS_FIELD: text}
+    status = {wire.RESTART_SCOPE_FIELD: BY_REPLICATED_JOB, wire.SCOPED_EPOCHS: [entry], "restarts": 0}
+    raw = jobset(slots, status=status)
+    raw["metadata"]["annotations"] = {wire.MEMBERS: setting}
+    return raw
 
 
 def table(*rows: tuple[str, str, str, str]) -> bytes:

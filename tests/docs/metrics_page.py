@@ -75,6 +75,7 @@ _TRIGGERS: Final[dict[Trigger, str]] = {
     Trigger.RESIZE: "an elastic Job got another size",
     Trigger.RESUME: "a suspended JobSet was resumed",
     Trigger.JOIN: "a replicatedJob joined because its turn to start came",
+    Trigger.MEMBERS: "spares make the group larger, or take the place of members that leave their nodes; not counted",
     Trigger.UNKNOWN: "the leading controller changed meanwhile",
 }
 

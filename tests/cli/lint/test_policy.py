@@ -19,7 +19,7 @@ from inplace.common.wire import names as wire
 from tests.cli.injecting import EXAMPLES, documents_of, saved
 from tests.cli.lint.cases import Break, env, job, pod, put, worker
 from tests.cli.lint.stall_cases import run_with
-from tests.controller.manifests import jobset
+from tests.controller.manifests import jobset, replicated_job
 
 
 def annotated(**annotations: str) -> dict[str, Any]:
@@ -67,6 +67,30 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
             "automountServiceAccountToken: true in its Pod template."
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (
+            "max=8,min=6,step=2,wait=60",
+            (
+                "8 of 10 Pods train; 2 are spares; with fewer than 8 it waits 1 min and goes on with 6 or more, "
+                "in steps of 2"
+            ),
+        ),
+        ("9", "9 of 10 Pods train; 1 is a spare; with fewer than 9 it waits"),
+        (
+            "max=10,min=9",
+            "All 10 Pods train; none is a spare; with fewer than 10 it waits 1 min and goes on with 9 or more",
+        ),
+    ],
+)
+def test_members_are_told(setting: str, words: str) -> None:
+    """How many Pods train, how many are spares, and what follows where members are missing."""
+    manifest = jobset(jobs=[replicated_job(pods=10)], restarts_max=100)
+    manifest["metadata"]["annotations"] = {wire.MEMBERS: setting}
+    assert f"{words} ({wire.MEMBERS})." in policy_sentences(manifest)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,142 @@
+"""A group with spares is counted in members: a spare or a vacant slot keeps nobody waiting, and slots are no ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.pod_table import decode_table
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.status_state import state_of_status
+from inplace.cli.logs.instances import instances_of, ranks_of
+from inplace.cli.status.document import status_data
+from inplace.cli.status.watch import watch_line
+from inplace.common.jobset.headline import GroupPhase
+from inplace.common.protocol.members import Members
+from tests.cli.facts import drawn, explanation_of, pod, spared, table, text_of
+
+SETTING = "max=3,min=1,wait=60"
+EVERYONE = Members(7, 3)
+TAKEN = Members(7, 3, ((1, 3),))  # slot 3 plays rank 1
+NOWHERE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+PENDING = {"phase": "Pending", "containerStatuses": [], "conditions": [NOWHERE]}
+
+
+def group(
+    *pods: PodFact, members: Members | None = TAKEN, epochs: tuple[int, int] = (7, 6), slots: int = 5
+) -> GroupState:
+    """Return a group of 5 Pods of which 3 train."""
+    return group_state(spared(slots, SETTING, members=members, epochs=epochs), pods)
+
+
+def at(epoch: int, *slots: int) -> list[PodFact]:
+    """Return Pods that announced an epoch."""
+    return [pod(slot, epoch) for slot in slots]
+
+
+@pytest.mark.parametrize(
+    ("pods", "line"),
+    [
+        ([*at(7, 0, 2, 3), *at(8, 1, 4)], "3 of 3 members are at epoch 7; 2 spares"),
+        ([*at(7, 0, 2, 3), *at(8, 4)], "3 of 3 members are at epoch 7; 1 spare; slot 1 is vacant: no Pod"),
+        (
+            [*at(7, 0, 2, 3), pod(1, 0, spec={"nodeName": None}, status=PENDING)],
+            "no spare; 2 slots are vacant, the first is slot 1: Pending: unschedulable: no room",
+        ),
+        ([*at(7, 0, 2, 3), *at(6, 1), *at(8, 4)], "epoch 7; 1 spare; slot 1 is vacant: agent has not followed"),
+    ],
+)
+def test_a_group_whose_members_train(pods: list[PodFact], line: str) -> None:
+    """No spare is taken for a member that waits, and no slot without one keeps the group from running."""
+    state = group(*pods)
+    assert line in state.headline().text
+    assert (state.phase, state.expected, state.arrived, state.late) == (GroupPhase.RUNNING, 3, 3, 0)
+    assert (state.stragglers, state.unnamed, state.scopes[0].working) == ([], 0, 3)
+    text = drawn(state)
+    assert "epoch 7 · 3 of 3 members · 3 working" in text
+    assert "rank 1 is slot 3" in text
+    assert "waiting for" not in text
+    assert line in text_of(explanation_of(state))
+
+
+def test_a_smaller_group_trains() -> None:
+    """It runs, and says how many members it may have."""
+    state = group(*at(7, 0, 2), *at(8, 4), members=Members(7, 2, ((1, 2),)))
+    assert state.phase is GroupPhase.RUNNING
+    assert "2 of 3 members (min 1) are at epoch 7; 1 spare; 2 slots are vacant, the first is slot 1" in (
+        state.headline().text
+    )
+    assert "epoch 7 · 2 of 2 members · 2 working (max 3, min 1) · 1 spare" in drawn(state)
+    assert watch_line(state, "table") == "Running big-job epoch 7: 2 of 2 (max 3, min 1) · 1 spare"
+
+
+def test_a_lost_member_is_waited_for() -> None:
+    """The Pod of a rank is named, and not the vacant slot beside it."""
+    state = group(*at(7, 0, 2), *at(8, 4))
+    assert state.phase is GroupPhase.DEGRADED
+    assert state.headline().text.startswith("it waits: epoch 7 runs without 1 of its 3 members: big-job-0-3 (no Pod)")
+    assert [one.slot for one in state.stragglers] == ["big-job-0-3"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "epochs", "arrived", "words"),
+    [
+        ([*at(7, 0, 2), *at(8, 3, 4)], (7, 6), 2, "2 of 3 members are at the barrier of epoch 8 (min 1)"),
+        ([*at(8, 0, 4)], (7, 7), 2, "2 of 3 members are at the barrier of epoch 8 (min 1); it waits for big-job-0-1"),
+        ([*at(8, 0, 2, 4)], (7, 7), 3, "3 of 3 members are at the barrier of epoch 8; the next step is the contr"),
+        ([*at(8, 0, 2, 4), *at(7, 3)], (7, 7), 3, "epoch 8; it waits for train-big-job-0-3 (agent has not followed"),
+        ([*at(8, 0, 2, 4), *at(7, 1)], (7, 7), 3, "of epoch 8; the next step is the controller's"),
+        ([*at(1, 0, 1)], (0, 0), 2, "it starts: 2 of 3 members are at the barrier of epoch 1 (min 1); it waits for"),
+    ],
+)
+def test_a_group_that_gathers(pods: list[PodFact], epochs: tuple[int, int], arrived: int, words: str) -> None:
+    """Any slot may give it a member; where enough have come, it waits only for one in which a worker may still run."""
+    state = group(*pods, epochs=epochs, members=TAKEN if epochs[0] else None)
+    assert words in state.headline().text
+    assert (state.expected, state.arrived) == (3, arrived)
+    if arrived < 3:
+        assert (state.late, len(state.stragglers) + state.unnamed) == (
+            3 - arrived,
+            5 - arrived,
+        )
+        assert f"waiting for {3 - arrived} of {5 - arrived} Pods" in drawn(state)
+
+
+def test_members_that_nobody_knows() -> None:
+    """Every slot may be a member's then, so each that is not there is missed: the controller ends the epoch."""
+    state = group(*at(7, 0, 1, 2), members=Members(6, 3))
+    assert state.phase is GroupPhase.DEGRADED
+    assert len(state.stragglers) == 2
+
+
+def test_a_status_alone() -> None:
+    """A list, which reads no Pods, misses no spare."""
+    raw = spared(5, SETTING, members=TAKEN, epochs=(7, 6))
+    assert (state_of_status(raw).phase, state_of_status(raw).expected) == (GroupPhase.RUNNING, 3)
+
+
+def test_numbers_for_programs() -> None:
+    """Members, spares, and which slot plays another rank than its own."""
+    data = status_data(group(*at(7, 0, 2, 3), *at(8, 4)))
+    members = {"max": 3, "min": 1, "spares": 1, "sparesExpected": 2, "slotOfRank": {"1": 3}}
+    assert data["scopes"][0]["members"] == members
+    assert data["scopes"][0]["podsByEpoch"] == {"7": 3}
+
+
+def test_a_table_without_epochs() -> None:
+    """Of a large group a Table is read: a Pod in no member's slot waits as a spare."""
+    cells = [(f"train-big-job-0-{slot}-x7k2p", "2/2", "Running", "n") for slot in (0, 2, 3, 4)]
+    cells[-1] = (cells[-1][0], "1/2", "Running", "n")
+    state = group(*decode_table(table(*cells), "train", 7, TAKEN).pods)
+    assert state.headline().text.endswith("3 of 3 members are at epoch 7; 1 spare; slot 1 is vacant: no Pod")
+
+
+def test_a_rank_is_played_by_a_slot() -> None:
+    """Logs and stacks name a Pod by the rank that it plays; a spare has none; `--rank 1` is slot 3."""
+    raw = spared(5, SETTING, members=TAKEN, epochs=(7, 6))
+    rank, count = ranks_of(raw)
+    pods = [*at(7, 0, 2, 3), *at(8, 1, 4)]
+    assert ([rank(one) for one in pods], count) == ([0, 2, 1, None, None], 5)
+    assert [one.pod for one in instances_of(pods, rank, [range(1, 2)])] == ["train-big-job-0-3"]
+    unknown, _ = ranks_of(spared(5, SETTING, members=None, epochs=(0, 0)))
+    assert [unknown(one) for one in pods] == [0, 2, 3, 1, 4]
