@@ -24,7 +24,9 @@ _STATES: Final = {
     "waiting": "#f2cc0c",
     "restarting": "#5794f2",
     "missing": "#f2495c",
+    "spare": "#b877d9",
     "expected": "#8e8e9c",
+    "most members": "#ccccdc",
 }
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
 _DURATION: Final = "inplace_group_restart_duration_seconds"
@@ -120,12 +122,14 @@ PODS_BY_STATE: Final = Panel(
     "timeseries",
     "Pods by state",
     "running: it joined the epoch that runs. waiting: at the barrier. restarting: the Pod exists, but has "
-    "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist.",
+    "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist. spare: it "
+    "waits to take a rank; a group with spares expects its members alone.",
     "short",
     "InplaceBarrierStuck",
     (
         Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
         Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
+        Query(f'sum(inplace_members{{{JOBSET},which="max"}})', "most members", empty="no group has spares"),
     ),
     colours=_STATES,
 )

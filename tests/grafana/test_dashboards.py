@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import LiveCollector, Metrics
@@ -39,6 +41,7 @@ def controller_metrics() -> Metrics:
     silent = FurthestBehind(("train-w-0-0-abcde",), 1, LastProgress(3, 4.0))
     whole = JobSetCount("ns", "train", 3, 2, 1.0, failure, silent)
     count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
+    count = replace(count, sizes=Sizes(6, 8), spares_max=1)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished", "worker_exit").inc()
