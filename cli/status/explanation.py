@@ -138,8 +138,9 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         if last.slow is not None:
             yield Moment(unix_time(last.synced_at), slow_text(last.slow))
         if (ended_s := unix_time(last.synced_at)) is not None:
+            everyone = "every Pod" if all(one.noun == "Pod" for one in facts.state.scopes) else "every member"
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
-            yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")
+            yield Moment(ended_s, f"{everyone}{whose} was at epoch {last.epoch}{took}")
     for event in facts.events:
         if event.message and (last is None or event.reason not in ("GroupRestartStarted", "GroupRestartFinished")):
             yield Moment(event.at_s, f"{event.reason}: {event.message}")

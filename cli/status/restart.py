@@ -126,4 +126,5 @@ def outcome(raw: KubeObject | None, request: str) -> str | None:
         return None
     took = f" in {duration_text(last.seconds)}" if last.seconds is not None else ""
     then = f"their first steps were not waited for (inplace status {state.name})"
-    return f"restarted{took}: every Pod is at epoch {last.epoch}, and the workers start; {then}"
+    everyone = "every Pod" if all(one.noun == "Pod" for one in state.scopes) else "every member"
+    return f"restarted{took}: {everyone} is at epoch {last.epoch}, and the workers start; {then}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -31,6 +31,7 @@ from inplace.cli.terminal.visible import one_line
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.headline import ENDED
 from inplace.common.jobset.restart_history import history_of
+from inplace.common.protocol.members import Members
 
 if TYPE_CHECKING:
     from inplace.cli.documents import TimelineDocument
@@ -101,10 +102,18 @@ def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
 
 
 async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
-    """Read a JobSet and all of its Pods whole: when each container ended stands nowhere else."""
+    """Read a JobSet and its Pods whole, spares left out: when each container ended stands nowhere else."""
     raw = await read_jobset(connection, name)
     pods = (await read_pods(connection, name)).pods
-    return group_state(raw, pods), pods
+    state = group_state(raw, pods)
+    members = {scope.name: scope.members for scope in state.scopes if scope.members is not None}
+    return state, [pod for pod in pods if not _is_apart(pod, members)] if members else pods
+
+
+def _is_apart(pod: PodFact, members: Mapping[str, Members]) -> bool:
+    """Say whether a Pod of a group with spares plays no rank: a spare is one epoch ahead, and in no restart."""
+    played = members.get(pod.slot.replicated_job) if pod.slot is not None else None  # this replicatedJob is the scope
+    return played is not None and pod.slot is not None and played.rank_of(pod.slot.completion_index) is None
 
 
 def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:

@@ -66,7 +66,7 @@ class SlotState(Enum):
     STARTS = "it joined; kubelet does not report its worker yet"
     STEPS = "its ranks report steps"
     RUNS = "its worker runs"
-    SPARE = "its Pod waits to take a rank; nobody waits for it"
+    SPARE = "its Pod waits to take a rank, and the others do not wait for it"
 
 
 class Pulse(Enum):

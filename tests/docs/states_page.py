@@ -81,8 +81,8 @@ _MEMBERS: Final = """
 ## Members and spares
 
 A group with spares is counted in members: the Pods that play a rank. These groups have 10 Pods,
-`inplace.dev/members: "max=8,min=6,step=2,wait=60"`. A spare has announced the next epoch, and waits; one that is lost
-restarts nobody. A group with fewer members than max trains, and is `Running`.
+`inplace.dev/members: "max=8,min=6,step=2,wait=60"`. A spare has announced the next epoch, and waits; the loss of
+a spare restarts no worker. A group with fewer members than max trains, and is `Running`.
 
 | 10 Pods | phase | restart | told | stopped | the line |
 |---|---|---|---|---|---|

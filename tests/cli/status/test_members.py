@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import pytest
 
+from inplace.cli.connection import Connection
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.pod_table import decode_table
+from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.status_state import state_of_status
 from inplace.cli.logs.instances import instances_of, ranks_of
 from inplace.cli.status.document import status_data
+from inplace.cli.status.explain import read_facts
+from inplace.cli.status.explanation import explain
+from inplace.cli.status.timeline import past_timeline, read_restart, timeline_title
 from inplace.cli.status.watch import watch_line
 from inplace.common.jobset.headline import GroupPhase
+from inplace.common.kube.resources import PODS
 from inplace.common.protocol.members import Members
-from tests.cli.facts import drawn, explanation_of, pod, spared, table, text_of
+from inplace.common.wire import names as wire
+from inplace.common.wire.members import announcement_text
+from tests.cli.facts import JOB, drawn, explanation_of, pod, spared, table, text_of
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset as jobset_of_controller
+from tests.controller.manifests import replicated_job
+from tests.controller.rig import running_rig
 
 SETTING = "max=3,min=1,wait=60"
 EVERYONE = Members(7, 3)
@@ -140,3 +152,54 @@ def test_a_rank_is_played_by_a_slot() -> None:
     assert [one.pod for one in instances_of(pods, rank, [range(1, 2)])] == ["train-big-job-0-3"]
     unknown, _ = ranks_of(spared(5, SETTING, members=None, epochs=(0, 0)))
     assert [unknown(one) for one in pods] == [0, 2, 3, 1, 4]
+
+
+async def announce(crew: Crew, epoch: int, *slots: int, ran: int = 0, run: bool = False) -> None:
+    """Let the Pods of some slots announce an epoch, as agents that read members do, and perhaps run in it."""
+    for slot in slots:
+        name = crew.pod_at(slot)
+        await crew.annotate(name, wire.epoch_annotations(epoch) | {wire.RAN: announcement_text(epoch, ran)})
+        if run:
+            await crew.set_worker(name, run=epoch)
+
+
+@pytest.mark.virtual_time
+async def test_a_member_is_lost_under_a_real_controller() -> None:
+    """The commands follow it on the API server: one spare, a restart in place, and the rank on the spare's slot."""
+    manifest = jobset_of_controller(jobs=[replicated_job(JOB, pods=4)], annotations={wire.MEMBERS: "max=3,min=2"})
+    async with running_rig() as rig:
+
+        async def seen() -> GroupState:
+            raw, pods = await read_group(Connection(rig.admin, "default"), "train")
+            return group_state(raw, pods)
+
+        crew = await rig.with_pods(manifest)
+        for slot in range(4):
+            await crew.run_on(crew.pod_at(slot), f"n{slot}")
+        await announce(crew, 1, 0, 1, 2, 3)
+        await rig.settle()
+        await announce(crew, 1, 0, 1, 2, run=True)
+        await announce(crew, 2, 3)
+        await rig.settle()
+        runs = await seen()
+        assert runs.headline().text.endswith("3 of 3 members are at epoch 1; 1 spare")
+        labels = {"namespace": "default", "jobset": "train", "scope": JOB}
+        assert rig.sample("inplace_pods", **labels, state="spare") == 1
+        assert rig.sample("inplace_members", **labels, which="min") == 2
+        lost = crew.pod_at(1)
+        await rig.admin.delete(PODS, "default", lost, grace_period_s=30)
+        await crew.set_phase(lost, "Failed")
+        await rig.settle()
+        assert (await seen()).headline().text.startswith("it restarts in place: 1 of 3 members are at the barrier")
+        await announce(crew, 2, 0, 2, ran=1)
+        await rig.settle()
+        await announce(crew, 2, 0, 2, 3, run=True)
+        await rig.settle()
+        after = await seen()
+        line = "3 of 3 members are at epoch 2; no spare; slot 1 is vacant: Pod failed"
+        assert after.headline().text.endswith(line)
+        assert "rank 1 is slot 3" in drawn(after)
+        assert line in text_of(explain(await read_facts(Connection(rig.admin, "default"), "train"), now_s=0.0))
+        state, pods = await read_restart(Connection(rig.admin, "default"), "train")
+        assert len(pods) == 3
+        assert timeline_title(state, past_timeline(state, 2), pods).startswith("default/train → epoch 2, 3 members")
