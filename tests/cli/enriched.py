@@ -26,6 +26,7 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     wire.FAILURES: "no-progress=3,short=600,backoff=10",
     wire.RESTART: "depth=process,save-within=60",
     wire.RESTART_SCOPE: "ReplicatedJob",
+    wire.MEMBERS: "max=1",
     wire.DISABLE: "",
     wire.STACKS_REQUESTED: str(int(START_S * 1000)),
 }
@@ -50,6 +51,7 @@ SHORT_TEXTS: Final = {
     "trigger": "worker_exit",
     "kind": "loss",
     "rank": "rank-0",
+    "members": "v1,epoch=2,size=1,seen=1",
 }
 
 

@@ -14,9 +14,11 @@ from inplace.cli.logs.reading import STREAMS_MAX
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.stacks.stacks import SHARED_S, SKEW_S
 from inplace.common.kube.resources import JOBSETS
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import SILENCE
 from tests.cli.command import REPOSITORY
+from tests.cli.facts import spared
 from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
 from tests.cli.logs.test_tails import tail
 from tests.cli.stacks.room import LOADER, REQUEST, answer, run, stack, taken
@@ -167,6 +169,19 @@ async def test_the_chosen_ranks_alone_are_read() -> None:
     done = await run(made, ranks=(range(1, 3),))
     assert done.out.startswith("2 of 2 ranks")
     assert made.requests == 2
+
+
+async def test_a_spare_is_not_asked_and_a_rank_is_not_a_slot() -> None:
+    """Slot 0 has no worker that could answer, and slot 2 plays its rank."""
+    made, pods = await group(3, spared(3, "2", members=Members(1, 2, ((0, 2),)), epochs=(1, 0))["status"])
+    for pod in pods[1:]:
+        answer(made, pod, 0.1, stack(), taken())
+    done = await run(made, as_json=True, timeout_s=1)
+    data = check("stacks", done.out)
+    assert {one["rank"]: one["pod"] for one in data["groups"][0]["ranks"]} == {0: pods[2], 1: pods[1]}
+    assert (data["unanswered"], made.requests) == ({}, 2)
+    chosen = await run(made, ranks=(range(1),), timeout_s=1)
+    assert chosen.out.startswith("1 of 1 rank")
 
 
 async def test_the_stacks_before_a_restart_can_still_be_read() -> None:
