@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inplace.cli.connection import Connection
 from inplace.cli.group.pod_facts import PodFact
@@ -16,9 +18,12 @@ from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.timeline import past_timeline, read_restart, timeline_title
 from inplace.cli.status.watch import watch_line
-from inplace.common.jobset.headline import GroupPhase
+from inplace.common.jobset.headline import TURN, GroupPhase
 from inplace.common.kube.resources import PODS
-from inplace.common.protocol.members import Members
+from inplace.common.protocol.member_ledger import MemberLedger
+from inplace.common.protocol.members import Members, Sizes, members_of
+from inplace.common.protocol.pod_view import PodView
+from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import announcement_text
 from tests.cli.facts import JOB, drawn, explanation_of, pod, spared, table, text_of
@@ -152,6 +157,35 @@ def test_a_rank_is_played_by_a_slot() -> None:
     assert [one.pod for one in instances_of(pods, rank, [range(1, 2)])] == ["train-big-job-0-3"]
     unknown, _ = ranks_of(spared(5, SETTING, members=None, epochs=(0, 0)))
     assert [unknown(one) for one in pods] == [0, 2, 3, 1, 4]
+
+
+@given(st.data())
+def test_the_commands_see_what_the_ledger_sees(data: st.DataObject) -> None:
+    """Spares, expected members, arrivals, a restart that must come, and whose turn it is: as the controller counts."""
+    slots = data.draw(st.integers(2, 6))
+    most = data.draw(st.integers(1, slots))
+    least = data.draw(st.integers(1, most))
+    players = data.draw(st.permutations(range(slots)))[: data.draw(st.integers(least, most))]
+    members, epochs = members_of(7, players, 0), (7, data.draw(st.sampled_from((6, 7))))
+    announced = data.draw(st.lists(st.sampled_from((None, 0, 7, 8, 8)), min_size=slots, max_size=slots))
+    ledger = MemberLedger(Shape({JOB: (1, slots)}), *epochs, sizes=Sizes(least, most), members=members)
+    pods = [pod(slot, epoch) for slot, epoch in enumerate(announced) if epoch is not None]
+    for one in pods:
+        assert one.slot is not None
+        ledger.observe(PodView(one.name, one.slot, one.epoch or None, version=1, ran=min(one.epoch, 7)))
+    state = group_state(spared(slots, f"max={most},min={least}", members=members, epochs=epochs), pods)
+    (scope,), standing = state.scopes, ledger.standing()
+    if epochs[1] < 7:
+        assert scope.slots.spares == standing.spares
+        is_over = standing.waiting or standing.missing
+        assert scope.slots.is_restarting == bool(is_over)
+        assert is_over or (scope.expected, scope.arrived) == (ledger.expected, standing.running)
+        return
+    arrived = sum(epoch == 8 for epoch in announced)
+    assert (scope.expected, scope.arrived) == (most, min(arrived, most))
+    lifts = ledger.decide(restarts_max=100).synced == 8
+    assert not state.headline().text.endswith(TURN) or lifts
+    assert not lifts or arrived >= min(most, members.size)
 
 
 async def announce(crew: Crew, epoch: int, *slots: int, ran: int = 0, run: bool = False) -> None:
