@@ -9,11 +9,10 @@ be read makes the whole annotation mean nothing: `effect` says what holds then. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from inplace.common.bare.record import record
 from inplace.common.kube.quantity import parse_quantity
-from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 from inplace.common.protocol.members import SLOTS_MAX
@@ -22,9 +21,6 @@ from inplace.common.wire.last_progress import LONG_S
 from inplace.common.wire.notice import BUSY, KINDS
 from inplace.common.wire.parts import SEEN_CHARS_MAX, parts_of
 from inplace.common.wire.stall_limit import AFTER, EXPECTED, START, parse_limit
-
-if TYPE_CHECKING:
-    from inplace.common.jobset.fields import ReplicatedJob
 
 DAY_S: Final = 24 * 3600
 SAVE_S_MAX: Final = 3600  # a worker that needs longer does not save for a restart, it hangs
@@ -283,12 +279,6 @@ MEMBERS: Final = Setting(
         _whole("wait", 0, DAY_S, "seconds for which the barrier waits for max before it lifts for fewer", f"{WAIT_S}"),
     ),
 )
-SPARES: Final = Setting(
-    wire.SPARES,
-    "room for Pods that are replaced",
-    "no spare is held",
-    (_whole("pods", 0, INT32_MAX, "placeholder Pods; at most as many as the largest replicatedJob has", "0"),),
-)
 AGENT: Final = Setting(
     wire.AGENT,
     "the agent that the controller adds",
@@ -315,7 +305,6 @@ OF_GROUPS: Final = (
     NODES,
     FENCE_AFTER,
     MEMBERS,
-    SPARES,
     AGENT,
 )
 """They mean nothing where groups do not restart in place. RESTART_IN_PLACE and RESTART_SCOPE have their own readers."""
@@ -333,9 +322,14 @@ def carried(annotations: Mapping[str, Any]) -> dict[str, str]:
     return {ON_PODS[name]: str(value) for name, value in RESTART.read_or_default(annotations).items()}
 
 
-def save_within_s(annotations: Mapping[str, Any], job: ReplicatedJob) -> int:
-    """Return for how many seconds a worker of a replicatedJob may save before a planned stop; 0 for none."""
-    template = (job.template().get("spec") or {}).get("template") or {}
+def save_within_s(annotations: Mapping[str, Any], job_template: Mapping[str, Any]) -> int:
+    """Return for how many seconds a worker may save before a planned stop; 0 for none.
+
+    Args:
+        annotations: of the JobSet.
+        job_template: of the worker's replicatedJob, whose Pods may say otherwise.
+    """
+    template = (job_template.get("spec") or {}).get("template") or {}
     own = (template.get("metadata") or {}).get("annotations") or {}
     text = {**carried(annotations), **carried(own), **own}.get(wire.SAVE_WITHIN, "0")
     return int(text) if text.isdigit() else 0
