@@ -13,11 +13,11 @@ from inplace.cli.demo.kill_record import KillRecord
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import failed_inits, obstacles
 from inplace.cli.terminal.visible import visible
-from inplace.common.kube.resources import EVENTS, KubeObject
+from inplace.common.kube.resources import EVENTS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import LogRequest
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.events import Kind
+from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.timeline import Timeline
 
 GROUP_S_MAX: Final = 180.0  # a start or a restart that takes longer hangs
@@ -101,7 +101,9 @@ class DemoGroup:
             raise LookupError("expected a Pod that runs, saw none")
         pod = rng.choice(training)
         if fault is None:
-            await self.cluster.lose_pod(self.manifest.namespace, pod["metadata"]["name"])
+            now_s = self.cluster.clock.monotonic_s()
+            self.cluster.observers.tell(ClusterEvent.of(pod, now_s, Kind.FAULT, detail="deleted"))
+            await self.cluster.client().delete(PODS, self.manifest.namespace, pod["metadata"]["name"])
             return
         self.cluster.kill_worker(
             self.manifest.namespace,

@@ -27,7 +27,7 @@ from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Request, Transport
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
@@ -273,12 +273,6 @@ class Cluster:
         self.observers.tell(ClusterEvent.of(worker.pod, now_s, Kind.FAULT, container, name))
         running = worker.running[container]
         (running.signal_child if supervised else running.signal)(signal_number)
-
-    async def lose_pod(self, namespace: str, pod: str) -> None:
-        """Delete a Pod, as `kubectl delete pod` does."""
-        worker = self.worker(namespace, pod)
-        self.observers.tell(ClusterEvent.of(worker.pod, self.clock.monotonic_s(), Kind.FAULT, "", "deleted"))
-        await self.client().delete(PODS, namespace, pod)
 
     def lose_node(self, node: str) -> None:
         """Stop a node with all its containers, for ever; its Pods are Failed `timings.node_lost_s` later."""

@@ -14,7 +14,7 @@ import trustme
 
 from inplace.agent.report.phases import boot_s
 from inplace.agent.settings.config import AgentConfig
-from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
+from tests.agent.process import environment, environment_in_cluster, finished, process
 from tests.agent.scripted_server import (
     SYNC_THEN_RESTART,
     Exchange,
