@@ -8,7 +8,7 @@ be read makes the whole annotation mean nothing: `effect` says what holds then. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from inplace.common.bare.record import record
@@ -333,3 +333,8 @@ def save_within_s(annotations: Mapping[str, Any], job_template: Mapping[str, Any
     own = (template.get("metadata") or {}).get("annotations") or {}
     text = {**carried(annotations), **carried(own), **own}.get(wire.SAVE_WITHIN, "0")
     return int(text) if text.isdigit() else 0
+
+
+def planned_save_s(annotations: Mapping[str, Any], job_templates: Iterable[Mapping[str, Any]]) -> int:
+    """Return for how many seconds the workers of several replicatedJobs may save before a planned restart."""
+    return max((save_within_s(annotations, template) for template in job_templates), default=0)

@@ -201,11 +201,20 @@ class MemberLedger(Ledger):
             if epoch != self.synced or self.plays(slot):
                 yield slot, uids
 
-    def movable(self, avoided: frozenset[int]) -> int:
-        """Return how many members of a running epoch could leave these slots to spares."""
+    def movable(self, avoided: frozenset[int], *, saves: bool = True) -> int:
+        """Return how many members of a running epoch could leave these slots to spares.
+
+        Args:
+            avoided: slots on nodes that Pods leave.
+            saves: a restart leaves workers the time to save. Where it does not, and the Pod of such a slot ends
+                already, none should leave before: its worker may be saving, and its end restarts the group.
+        """
         if not avoided or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
-        return min(len(avoided & self._playing), len(self._arrived - self._playing - avoided))
+        moving = avoided & self._playing
+        if not saves and any(self._is_ending(number) for number in moving):
+            return 0
+        return min(len(moving), len(self._arrived - self._playing - avoided))
 
     @property
     def doubted(self) -> frozenset[int]:
@@ -274,6 +283,11 @@ class MemberLedger(Ledger):
             and record.pod.uid not in self._ahead
             for record in self._occupants.get(self._slot(number), {}).values()
         )
+
+    def _is_ending(self, number: int) -> bool:
+        """Say whether a Pod of a slot is about to end."""
+        pods = self._occupants.get(self._slot(number), {}).values()
+        return any(record.pod.life is PodLife.LEAVING for record in pods)
 
     def _adopt(self, members: Members | None) -> None:
         """Take in the members of S, and judge every slot by them."""

@@ -20,7 +20,7 @@ from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.last_restart import entry_of
 from inplace.common.jobset.requests import RestartRequest
 from inplace.common.jobset.scopes import CRD_CURE, Saving, Scope, write_scope
-from inplace.common.jobset.settings import save_within_s
+from inplace.common.jobset.settings import planned_save_s
 from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
@@ -81,8 +81,7 @@ def exchange_members(draft: Draft) -> bool:
 
 def _restart_after_saving(draft: Draft, scope: Scope) -> None:
     templates = [draft.jobset.replicated_job(name).template() for name in scope.members]
-    save_s = max((save_within_s(draft.jobset.annotations, template) for template in templates), default=0)
-    if save_s:
+    if save_s := planned_save_s(draft.jobset.annotations, templates):
         _let_save(draft, (scope,), RestartRequest("", save_s))
     else:
         _restart(draft, (scope,), "")

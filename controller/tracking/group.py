@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from inplace.common.jobset.causes import Cause, unix_time
@@ -15,6 +16,7 @@ from inplace.common.jobset.last_restart import cause_of
 from inplace.common.jobset.notices import GroupNotice, notices_of
 from inplace.common.jobset.rules import Matches
 from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.settings import planned_save_s
 from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.lease import promised_s
@@ -153,6 +155,11 @@ class Group:
         """Return for how long a scope with spares waits for more Pods."""
         return self.jobset.member_policy(self.jobset.scopes[name]).wait_s
 
+    def _saves(self, name: str) -> bool:
+        """Say whether the workers of a scope get time to save before a planned restart."""
+        templates = (self.jobset.replicated_job(job).template() for job in self.jobset.scopes[name].members)
+        return planned_save_s(self.jobset.annotations, templates) > 0
+
     def reshape(self) -> None:
         """Tell every ledger which slots are expected now."""
         for name, scope_ledger in self.ledgers.items():
@@ -239,14 +246,15 @@ class Group:
 
     def exchanges(self) -> Mapping[str, str]:
         """Return the scopes that should restart now so that spares become members, and why, in words."""
-        found = ((name, one.why_exchange()) for name, one in self.ledgers.items())
+        found = ((name, one.why_exchange(partial(self._saves, name))) for name, one in self.ledgers.items())
         return {name: why for name, why in found if why}
 
     def pass_time(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Let a ledger know what is over by now; say whether a wait has begun, at whose end somebody must look."""
         scope_ledger.pass_fences(now_s)
         scope_ledger.trust(self.promised_s, now_s)
-        return scope_ledger.note_time(self._wait_s(scope_ledger.name), now_s)
+        name = scope_ledger.name
+        return scope_ledger.note_time(partial(self._saves, name), self._wait_s(name), now_s)
 
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""

@@ -107,23 +107,28 @@ class ScopeLedger:
             ledger.trust(number)
         return None
 
-    def why_exchange(self) -> str:
+    def movable(self, saves: Callable[[], bool]) -> int:
+        """Return how many members a restart would move to spares now; whether it lets workers save is asked if any."""
+        slots, ledger = self.marked.slots, self.members
+        return ledger.movable(slots, saves=saves()) if ledger is not None and slots else 0
+
+    def why_exchange(self, saves: Callable[[], bool]) -> str:
         """Return why spares should become members now, in words; "" if they should not."""
         ledger, members = self.members, self.members.members if self.members is not None else None
         if ledger is None or members is None:
             return ""
         if self.clock.may_grow and ledger.grown:
             return f"it runs with {members.size} members, and restarts in place to run with {ledger.grown}"
-        if self.clock.may_move and (count := ledger.movable(self.marked.slots)):
+        if self.clock.may_move and (count := self.movable(saves)):
             why = self.marked.leaving[0].why
             return f"{why}: {count} of its {members.size} members give their ranks to spares in one restart in place"
         return ""
 
-    def note_time(self, wait_s: float, now_s: float) -> bool:
+    def note_time(self, saves: Callable[[], bool], wait_s: float, now_s: float) -> bool:
         """Take in where a ledger with spares stands; say whether a wait has begun, or is over."""
         if (ledger := self.members) is None:
             return False
-        return self.clock.note(ledger, ledger.movable(self.marked.slots) > 0, wait_s, now_s)
+        return self.clock.note(ledger, self.movable(saves) > 0, wait_s, now_s)
 
     def slots(self) -> Slots:
         """Return what the ledger knows of its slots in O(1): of an epoch that runs, which have no Pod in it."""
