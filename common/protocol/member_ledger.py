@@ -216,6 +216,10 @@ class MemberLedger(Ledger):
             return 0
         return min(len(moving), len(self._arrived - self._playing - avoided))
 
+    def spares(self, avoided: frozenset[int]) -> int:
+        """Return how many slots could take a rank of a running epoch."""
+        return len(self._arrived - self._playing - avoided) if self.members is not None and self._is_running() else 0
+
     @property
     def doubted(self) -> frozenset[int]:
         """Return the slots in which a worker of S may run unseen; `trust` ends that."""

@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns
+from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns, records_of
 from inplace.common.jobset.buckets import Bucket, bucket_of, is_current
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
@@ -44,6 +44,7 @@ from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.missing_slots import find_missing_slots
 from inplace.controller.tracking.never_joined import never_joined
 from inplace.controller.tracking.pods import NOWHERE
+from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 
 @dataclass(slots=True)
@@ -166,6 +167,7 @@ class Reconciler:
         now_s = self.clock.monotonic_s()
         barriers = find_missing_slots(self.membership, group, now_s)
         self.marks.ask(group, barriers)
+        self._note_bad_pods(group)
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
@@ -189,6 +191,8 @@ class Reconciler:
             works=group.works(),
             failed_pods=self._failed_pods(group),
             marked={name: one.marked.leaving for name, one in group.ledgers.items() if one.marked.leaving},
+            spares=group.spares(),
+            bad_spares=tuple(pod for one in group.ledgers.values() for pod in one.bad_spares),
             asking={name: open_s for name, one in group.ledgers.items() if (open_s := one.marked.open_s(now_s)) > 0.0},
             never_joined=self._never_joined(group),
             blocked=group.blocked.causes(lambda name: self.pods.get(jobset.namespace, name)),
@@ -212,6 +216,18 @@ class Reconciler:
         if not group.jobset.replaces_pods:
             return {}
         return failed_pods(group, lambda name: self.pods.get(group.jobset.namespace, name), self.membership.home_of)
+
+    def _note_bad_pods(self, group: Group) -> None:
+        """Let ledgers with spares know which of their Pods failed on bad nodes, as the status says."""
+        jobset, found = group.jobset, dict[ScopeLedger, list[Pod]]()
+        policy = jobset.bad_nodes if any(one.members is not None for one in group.ledgers.values()) else None
+        for record in records_of(jobset.status, policy, time_text(self.clock)) if policy is not None else ():
+            pod = self.pods.get(jobset.namespace, record.pod) if record.is_bad else None
+            home = self.membership.home_of(pod.metadata.uid) if pod is not None else None
+            if pod is not None and home is not None and pod.spec.node_name == record.node:
+                found.setdefault(home, []).append(pod)
+        for scope_ledger in group.ledgers.values():
+            scope_ledger.bad = tuple(found.get(scope_ledger, ()))
 
     def _never_joined(self, group: Group) -> NeverJoined | None:
         """Return the slot that failed most often before it joined; none where nothing restarts in place."""

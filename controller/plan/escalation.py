@@ -53,10 +53,15 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
         return decision
     pod = draft.observed.failed_pods.get(scope.name)
     leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, scope, pod)
+    if is_moved := leaves_node and pod is not None and draft.observed.spares.get(scope.name, 0) > 0:
+        draft.note(
+            LEAVES, f"pod {pod.metadata.name} gives its rank to a spare: it is to leave node {pod.spec.node_name}"
+        )
+        leaves_node = False
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     is_tainted = any(taint.scope == scope.name for taint in draft.taints)  # the next pass knows whether the Pod leaves
     if not draft.jobset.escalation and not leaves_node:
-        return stays if is_tainted else decision
+        return stays if is_tainted or is_moved else decision
     use = _take(draft, scope, pod=pod, leaves_node=leaves_node)
     if use.step == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
@@ -66,7 +71,7 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     elif use.recreation:
         _recreate_job(draft, scope)
     is_skipped = decision.synced == decision.deprecated > scope.synced
-    return decision if is_skipped or not (use.pod_uid or use.recreation or is_tainted) else stays
+    return decision if is_skipped or not (use.pod_uid or use.recreation or is_tainted or is_moved) else stays
 
 
 def replace_pods(draft: Draft) -> bool:
@@ -90,6 +95,14 @@ def replace_pods(draft: Draft) -> bool:
             f"pod {use.pod}: expected to set its activeDeadlineSeconds within {REPLACE_S_MAX:.0f} s, could not; the "
             "group restarts in place; see whether the controller may patch pods",
         )
+    return False
+
+
+def replace_bad_spares(draft: Draft) -> bool:
+    """End the spares that failed as members on bad nodes: nobody waits for their next Pods, which go elsewhere."""
+    for pod in draft.observed.bad_spares:
+        if not _is_ending(pod) and not pod.spec.is_pinned:
+            draft.add(ReplacePod(pod))
     return False
 
 

@@ -65,6 +65,8 @@ class Observed:
         works: by scope, how long ranks worked on a step in the epoch that ended, where Pods told.
         failed_pods: by scope, the Pod that failed first and lives, or that is being replaced.
         marked: by scope, the Pods that are to leave marked nodes before its next epoch begins.
+        spares: by scope, how many Pods could take a member's rank.
+        bad_spares: spares that failed as members on bad nodes.
         asking: by scope, for how many seconds its next epoch waits for the answer whether a Pod leaves.
         never_joined: the slot whose Pods failed most often before they joined; None where none did.
         now_micro: as `now`, with microseconds.
@@ -102,6 +104,8 @@ class Observed:
     works: Mapping[str, Sequence[PodWork]] = field(default_factory=dict)
     failed_pods: Mapping[str, Pod] = field(default_factory=dict)
     marked: Mapping[str, Sequence[MarkedPod]] = field(default_factory=dict)
+    spares: Mapping[str, int] = field(default_factory=dict)
+    bad_spares: Sequence[Pod] = ()
     asking: Mapping[str, float] = field(default_factory=dict)
     never_joined: NeverJoined | None = None
     now_micro: str = ""

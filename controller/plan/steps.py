@@ -17,7 +17,7 @@ from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.budget import excuse_disruptions
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, list_notices, mend_contradictions
-from inplace.controller.plan.escalation import replace_pods
+from inplace.controller.plan.escalation import replace_bad_spares, replace_pods
 from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart, reset_index_backoff
 from inplace.controller.plan.finish import (
@@ -119,6 +119,7 @@ STEPS: Final[tuple[Step, ...]] = (
     decide_epochs,
     list_notices,
     replace_pods,
+    replace_bad_spares,
     reset_index_backoff,
     tell_blocked,
     watch_barriers,

@@ -198,7 +198,7 @@ class Group:
         if own.members is None:
             return own.ledger.decide(restarts_max=restarts_max, uncounted=uncounted)
         return own.members.decide(
-            restarts_max=restarts_max, uncounted=uncounted, waited=own.clock.waited, avoided=own.marked.slots
+            restarts_max=restarts_max, uncounted=uncounted, waited=own.clock.waited, avoided=own.avoided
         )
 
     def causes(self) -> Mapping[str, Cause]:
@@ -248,6 +248,11 @@ class Group:
         """Return the scopes that should restart now so that spares become members, and why, in words."""
         found = ((name, one.why_exchange(partial(self._saves, name))) for name, one in self.ledgers.items())
         return {name: why for name, why in found if why}
+
+    def spares(self) -> Mapping[str, int]:
+        """Return how many spares could take a rank, by scope."""
+        found = ((name, one, one.members) for name, one in self.ledgers.items())
+        return {name: ledger.spares(one.avoided) for name, one, ledger in found if ledger is not None}
 
     def pass_time(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Let a ledger know what is over by now; say whether a wait has begun, at whose end somebody must look."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -131,13 +131,18 @@ class MarkedPods:
     @property
     def slots(self) -> frozenset[int]:
         """Return the numbers of the Pods that are to leave."""
-        numbers = (one.pod.completion_index or "" for one in self._leaving.values())
-        return frozenset(int(number) for number in numbers if number.isdigit())
+        return slots_of(one.pod for one in self._leaving.values())
 
     @property
     def leaving(self) -> tuple[MarkedPod, ...]:
         """Return the Pods that are to leave."""
         return tuple(self._leaving.values())
+
+
+def slots_of(pods: Iterable[Pod]) -> frozenset[int]:
+    """Return the numbers of Pods of a group with spares."""
+    numbers = (pod.completion_index or "" for pod in pods)
+    return frozenset(int(number) for number in numbers if number.isdigit())
 
 
 # Wait for the end of workers whose Pods are being deleted, where nobody can say that they have ended (docs/adr/0072).

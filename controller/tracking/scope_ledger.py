@@ -14,7 +14,7 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.slot import Slot
 from inplace.controller.tracking.counts import GroupCount
-from inplace.controller.tracking.memories import Fences, LastSteps, MarkedPods
+from inplace.controller.tracking.memories import Fences, LastSteps, MarkedPods, slots_of
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.controller.tracking.pods import Reading
@@ -52,6 +52,7 @@ class ScopeLedger:
         fences: which Pods leave although nobody can say that their workers have ended.
         early_ends: which Pods start again and again before they join.
         marked: which Pods are on marked nodes, since the last sync.
+        bad: its Pods that failed on bad nodes; where it has spares, they play no rank that a spare can take.
         notices: what its Pods tell of the workers that run.
         works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
         clock: what a scope with spares waits for.
@@ -71,6 +72,7 @@ class ScopeLedger:
     fences: Fences = field(default_factory=Fences)
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
     marked: MarkedPods = field(default_factory=MarkedPods)
+    bad: tuple[Pod, ...] = ()
     notices: NoticeBoard = field(default_factory=NoticeBoard)
     works: dict[str, PodWork] = field(default_factory=dict)
     clock: SpareClock = field(default_factory=SpareClock)
@@ -106,6 +108,17 @@ class ScopeLedger:
         for number in ledger.doubted:
             ledger.trust(number)
         return None
+
+    @property
+    def avoided(self) -> frozenset[int]:
+        """Return the slots to which the next epoch gives no rank that another could play."""
+        return self.marked.slots.union(slots_of(self.bad))
+
+    @property
+    def bad_spares(self) -> tuple[Pod, ...]:
+        """Return the spares that failed on bad nodes, while the members run."""
+        pods = self.bad if self.members is not None and self.ledger.synced > self.ledger.deprecated else ()
+        return tuple(pod for pod in pods if not self.plays(pod))
 
     def movable(self, saves: Callable[[], bool]) -> int:
         """Return how many members a restart would move to spares now; whether it lets workers save is asked if any."""
