@@ -7,25 +7,20 @@ were waiting for the answer are woken.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
-
-from anyio import create_task_group
 
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.pod_groups import UNKNOWN, SchedulingObject, SchedulingObjects, read_scheduling
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, Forbidden, NotFound
-from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Handler, Informer, Log
 from inplace.common.kube.resources import POD_GROUPS, SCHEDULING_WORKLOADS, Resource
 from inplace.common.wire import names as wire
+from inplace.controller.api.served_kinds import ServedKinds
 from inplace.controller.tracking.membership import Membership
 
 AGAIN_S: Final = 60.0  # an administrator restarts the API server with the feature gate
-RETRY_S: Final = 2.0  # of a server that did not answer; JobSets wait
 KINDS: Final = (SCHEDULING_WORKLOADS, POD_GROUPS)
 
 Make = Callable[[Resource, Handler[SchedulingObject], Callable[[str], None]], Informer[SchedulingObject]]
@@ -39,78 +34,47 @@ class SchedulingReader:
     """
 
     def __init__(self, client: KubeClient, membership: Membership, make: Make, clock: Clock, log: Log) -> None:
-        self._client = client
         self._membership = membership
         self._make = make
-        self._clock = clock
         self._log = log
-        self._asked = asyncio.Event()
-        self._denied = asyncio.Event()
         self._answer = UNKNOWN
-        self._informers: dict[Resource, Informer[SchedulingObject]] = {}
+        self._served = ServedKinds(
+            client, KINDS, self._made, self._begin, self._say, self._say_unknown, clock, again_s=AGAIN_S
+        )
         self._owned: dict[str, dict[tuple[Resource, str], SchedulingObject]] = {}  # by the JobSet's UID
 
     def of(self, jobset: JobSet) -> SchedulingObjects:
         """Return what a JobSet owns; the first that asks for a gang starts the watches."""
         if read_scheduling(jobset) is not None:
-            self._asked.set()
+            self._served.asked.set()
         answer = self._answer
         return SchedulingObjects(answer.is_known, answer.why_none, dict(self._owned.get(jobset.uid, {})))
 
     @property
     def informers(self) -> Iterable[Informer[SchedulingObject]]:
         """Return those that run."""
-        return self._informers.values()
+        return self._served.informers.values()
 
     def cache(self, resource: Resource) -> Informer[SchedulingObject] | None:
         """Return the cache of a kind that absorbs our own writes; None while none is watched."""
-        return self._informers.get(resource)
+        return self._served.informers.get(resource)
 
     async def run(self) -> None:
         """Watch while the server serves both kinds, and ask again while it does not."""
-        await self._asked.wait()
-        while True:
-            try:
-                for resource in KINDS:
-                    await self._client.list(resource, query={"limit": "1"})
-            except (NotFound, Forbidden) as error:
-                self._say(str(error))
-                await self._clock.sleep(AGAIN_S)
-            except (ApiError, TransportError) as error:
-                self._log.warning("gangs_unknown", message=str(error), then="it is asked again")
-                await self._clock.sleep(RETRY_S)
-            else:
-                await self._watch()
+        await self._served.run()
 
-    async def _watch(self) -> None:
-        """Watch both kinds until the server denies one."""
+    def _begin(self) -> None:
         self._answer = UNKNOWN
         self._owned.clear()
-        self._denied.clear()
-        self._informers = {resource: self._made(resource) for resource in KINDS}
-        async with create_task_group() as group:
-            for resource, informer in self._informers.items():
-                group.start_soon(informer.run, name=resource.plural)
-            group.start_soon(self._say_when_synced)
-            await self._denied.wait()
-            group.cancel_scope.cancel()
-        self._informers = {}
-        await self._clock.sleep(RETRY_S)
 
-    async def _say_when_synced(self) -> None:
-        for informer in self._informers.values():
-            await informer.wait_synced()
-        self._say("")
-
-    def _made(self, resource: Resource) -> Informer[SchedulingObject]:
+    def _made(self, resource: Resource, ended: Callable[[str], None]) -> Informer[SchedulingObject]:
         def changed(old: SchedulingObject | None, new: SchedulingObject | None) -> None:
             self._note(resource, old, new)
 
-        def ended(ending: str) -> None:
-            if ending == "Denied":
-                self._denied.set()
-
         return self._make(resource, changed, ended)
+
+    def _say_unknown(self, message: str) -> None:
+        self._log.warning("gangs_unknown", message=message, then="it is asked again")
 
     def _note(self, resource: Resource, old: SchedulingObject | None, new: SchedulingObject | None) -> None:
         """Take in a change; one of the spec, and a deletion, wakes the JobSet."""
