@@ -17,6 +17,7 @@ from typing import Any
 
 from anyio import create_task_group
 
+from inplace.common.jobset.evictions import EVICTION_CODEC, EvictionObject
 from inplace.common.jobset.kinds import (
     CLAIM_CODEC,
     JOB_CODEC,
@@ -40,6 +41,7 @@ from inplace.common.kube.errors import ApiError, Conflict
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Handler, Informer, Log, T
 from inplace.common.kube.resources import (
+    EVICTIONS,
     JOBS,
     JOBSETS,
     NAMESPACES,
@@ -62,6 +64,7 @@ from inplace.controller.act.refusals import ActionsFailedError, Refusals, least_
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.evictions import EvictionReader
 from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.config import ControllerConfig
@@ -147,6 +150,7 @@ class Term:
             client, config.taint_limits, self._is_bad_elsewhere, self.recorder, config.namespace, clock, log
         )
         self._scheduling = SchedulingReader(client, membership, self._scheduling_informer, clock, log)
+        self._evictions = EvictionReader(client, membership, self.pods, self._eviction_informer, clock, log)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -156,6 +160,7 @@ class Term:
             pods=self.pods,
             domains=Domains(client),
             marks=self._marks,
+            evictions=self._evictions,
             scheduling=self._scheduling,
             taints=self._taints,
             only_writes=self._free_worker,
@@ -207,6 +212,7 @@ class Term:
                 group.start_soon(self.recorder.run, name="events")
                 group.start_soon(self._marks.run, name="marks")
                 group.start_soon(self._scheduling.run, name="scheduling objects")
+                group.start_soon(self._evictions.run, name="evictions")
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
@@ -319,6 +325,13 @@ class Term:
         self, resource: Resource, handler: Handler[SchedulingObject], on_ending: Callable[[str], None]
     ) -> Informer[SchedulingObject]:
         return self._informer(resource, SCHEDULING_CODEC, handler, label_selector=wire.JOBSET_NAME, on_ending=on_ending)
+
+    def _eviction_informer(
+        self, resource: Resource, handler: Handler[EvictionObject], on_ending: Callable[[str], None]
+    ) -> Informer[EvictionObject]:
+        """Make an informer; of Evictions only those that we respond to, which Kubernetes labels."""
+        ours = wire.EVICTION_RESPONDER if resource == EVICTIONS else None
+        return self._informer(resource, EVICTION_CODEC, handler, label_selector=ours, on_ending=on_ending)
 
     def _silences(self) -> Iterable[tuple[str, float]]:
         for informer in (*self._informers, *self._scheduling.informers):

@@ -63,4 +63,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 SCHEDULING_WORKLOADS = Resource("scheduling.k8s.io", "v1beta1", "workloads", "Workload")
 POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+EVICTION_REQUESTS = Resource("lifecycle.k8s.io", "v1alpha1", "evictionrequests", "EvictionRequest")
+EVICTIONS = Resource("lifecycle.k8s.io", "v1alpha1", "evictions", "Eviction")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")

@@ -123,6 +123,7 @@ SETTINGS: Final = {
 # Kubernetes', on a Job: the template of its owner's Workload that its Pods belong to. Source: k8s.io/kubernetes
 # pkg/apis/scheduling, GroupTemplateNameAnnotation.
 GROUP_TEMPLATE: Final = "scheduling.k8s.io/group-template-name"
+EVICTION_RESPONDER: Final = "inplace.dev/controller"  # ours, in a Pod's spec.evictionResponders (KEP-4563)
 SCHEDULING_API: Final = "scheduling.k8s.io/v1beta1"  # of Workloads and PodGroups
 
 # Status fields of the protocol.

@@ -31,6 +31,7 @@ from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.evictions import EvictionReader
 from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.metrics import Metrics
@@ -65,6 +66,7 @@ class Reconciler:
     pods: Informer[Pod]
     domains: Domains
     marks: NodeMarksReader
+    evictions: EvictionReader
     scheduling: SchedulingReader
     taints: NodeTaints
     only_writes: Callable[[Key], None]
@@ -91,6 +93,7 @@ class Reconciler:
         if group is None:
             return None
         self._known[key] = group.jobset.uid
+        self.evictions.note(group)
         for scope_ledger in group.ledgers.values():
             group.pass_time(scope_ledger, self.clock.monotonic_s())
         observed = await self._observe(group)

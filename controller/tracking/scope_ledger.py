@@ -53,6 +53,7 @@ class ScopeLedger:
         early_ends: which Pods start again and again before they join.
         marked: which Pods are on marked nodes, since the last sync.
         bad: its Pods that failed on bad nodes; where it has spares, they play no rank that a spare can take.
+        requested: its Pods that somebody asks to evict; asked in scopes with spares alone.
         notices: what its Pods tell of the workers that run.
         works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
         clock: what a scope with spares waits for.
@@ -73,6 +74,7 @@ class ScopeLedger:
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
     marked: MarkedPods = field(default_factory=MarkedPods)
     bad: tuple[Pod, ...] = ()
+    requested: tuple[Pod, ...] = ()
     notices: NoticeBoard = field(default_factory=NoticeBoard)
     works: dict[str, PodWork] = field(default_factory=dict)
     clock: SpareClock = field(default_factory=SpareClock)
@@ -112,7 +114,12 @@ class ScopeLedger:
     @property
     def avoided(self) -> frozenset[int]:
         """Return the slots to which the next epoch gives no rank that another could play."""
-        return self.marked.slots.union(slots_of(self.bad))
+        return self.leaving.union(slots_of(self.bad))
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """Return the slots for which a running group restarts, so that a spare plays their ranks."""
+        return self.marked.slots.union(slots_of(self.requested))
 
     @property
     def bad_spares(self) -> tuple[Pod, ...]:
@@ -122,7 +129,7 @@ class ScopeLedger:
 
     def movable(self, saves: Callable[[], bool]) -> int:
         """Return how many members a restart would move to spares now; whether it lets workers save is asked if any."""
-        slots, ledger = self.marked.slots, self.members
+        slots, ledger = self.leaving, self.members
         return ledger.movable(slots, saves=saves()) if ledger is not None and slots else 0
 
     def why_exchange(self, saves: Callable[[], bool]) -> str:
@@ -133,7 +140,8 @@ class ScopeLedger:
         if self.clock.may_grow and ledger.grown:
             return f"it runs with {members.size} members, and restarts in place to run with {ledger.grown}"
         if self.clock.may_move and (count := self.movable(saves)):
-            why = self.marked.leaving[0].why
+            marked = self.marked.leaving
+            why = marked[0].why if marked else f"pod {self.requested[0].metadata.name}: its eviction is requested"
             return f"{why}: {count} of its {members.size} members give their ranks to spares in one restart in place"
         return ""
 

@@ -6,32 +6,39 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.resources import JOBSETS, PODS, WORKLOADS, KubeObject
+from inplace.common.kube.resources import JOBSETS, PODS, WORKLOADS, KubeObject, Resource
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 
 HOST: Final = "kubernetes.io/hostname"
 TOPOLOGY: Final = {"kueue.x-k8s.io/podset-required-topology": "rack"}
-KUEUE: Final[KubeObject] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"{WORKLOADS.plural}.{WORKLOADS.group}"},
-    "spec": {
-        "group": WORKLOADS.group,
-        "scope": "Namespaced",
-        "names": {"plural": WORKLOADS.plural, "kind": WORKLOADS.kind},
-        "versions": [
-            {
-                "name": WORKLOADS.version,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+
+
+def definition(resource: Resource) -> KubeObject:
+    """Return a definition by which an API server stores any object of a kind."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced",
+            "names": {"plural": resource.plural, "kind": resource.kind},
+            "versions": [
+                {
+                    "name": resource.version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+
+
+KUEUE: Final = definition(WORKLOADS)
 """Kueue's Workload, as far as an API server needs it to store one."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from inplace.common.injection.rights import ROLE
-from inplace.common.kube.resources import POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject
+from inplace.common.kube.resources import EVICTION_REQUESTS, EVICTIONS, POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject
 from inplace.controller.preflight import FOR_AGENTS, FOR_LEASE, FOR_OPT_IN, FOR_REFUSALS, NEEDED, POLICIES
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
@@ -17,6 +17,14 @@ FOR_GANGS = {
     for resource in (SCHEDULING_WORKLOADS, POD_GROUPS)
 }
 """For JobSets with spec.scheduling alone: the preflight does not ask for it, and an Event of theirs says it lacks."""
+
+
+FOR_EVICTIONS: dict[str, tuple[str, ...]] = {
+    f"{EVICTIONS.group}/{EVICTION_REQUESTS.plural}": ("list", "watch"),
+    f"{EVICTIONS.group}/{EVICTIONS.plural}": ("list", "watch"),
+    f"{EVICTIONS.group}/{EVICTIONS.plural}/status": ("patch",),
+}
+"""For groups with spares alone, where the API is served; without it members wait for the end of their Pods."""
 
 
 def role(kind: str, name: str, file: str = "controller.yaml") -> KubeObject:
@@ -36,8 +44,9 @@ def granted(found: KubeObject) -> dict[str, set[str]]:
 
 
 def test_the_controller_asks_for_what_it_is_given() -> None:
-    """The preflight checks exactly the rights of the ClusterRole, but for those that gangs alone need."""
-    needed = {what: set(verbs) for what, verbs in (NEEDED | FOR_AGENTS | FOR_GANGS | FOR_OPT_IN | FOR_REFUSALS).items()}
+    """The preflight checks exactly the rights of the ClusterRole, but for those that gangs and evictions need."""
+    more = FOR_AGENTS | FOR_GANGS | FOR_EVICTIONS | FOR_OPT_IN | FOR_REFUSALS
+    needed = {what: set(verbs) for what, verbs in (NEEDED | more).items()}
     assert granted(role("ClusterRole", "inplace-controller")) == needed
 
 

@@ -76,6 +76,8 @@ SENTENCES: Final = {
         "what is missing in the installation, and the cure; as an error the controller is not ready "
         "([install.md](install.md))"
     ),
+    "eviction_not_reported": "an eviction waits for this controller, and its report was refused; it is sent again",
+    "evictions_not_watched": "the API server does not serve EvictionRequests, which are alpha; nothing else changes",
     "gangs_unavailable": "the API server serves no Workloads and PodGroups, or does not let the controller use them",
     "gangs_unknown": "the API server did not say whether it serves Workloads and PodGroups; JobSets with a gang wait",
     "installation_not_looked_at": "the API server did not say what is installed; it is asked again",
