@@ -6,7 +6,7 @@ so no figure here is measured. A group trains until it has worked for WORK_S sec
 CHECKPOINT_S of its work; a death takes it back to the last one. Each row is one scenario under one policy, the median
 of the seeds:
 
-    lost_node_hours   nodes of the group x (the whole time - the work that was kept)
+    lost_node_hours   nodes of the group, those of its spares too, x the whole time, less the work that was kept
     finished_s        when the training was done, or the JobSet failed; END_S if neither came
     done              seeds in which the training was done
     new_pods          Pods beyond the first of each rank: each begins with empty volumes
@@ -38,6 +38,7 @@ from inplace.common.jobset import conditions
 from inplace.common.kube import resources
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_members
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
@@ -69,10 +70,12 @@ class Scenario:
         flaky_ranks: how many ranks do that wherever they run, as one that runs out of memory.
         crash_at_s: a bug ends every run at this second of the work.
         rack_s: the mean time between two failures that end the workers of one rack's nodes together.
-        drain_s: the mean time between two drains of one rack, for AWAY_S each.
+        drain_s: the mean time between two drains.
         cordon_at_s: when somebody cordons the flaky nodes.
         gone_at_s: when one rack's nodes stop for good.
-        spares: nodes that the group does not need.
+        spares: nodes that no Pod of the group needs.
+        drained: how many nodes a drain takes.
+        away_s: how long they are cordoned.
     """
 
     flaky: int = 0
@@ -83,6 +86,8 @@ class Scenario:
     cordon_at_s: float = NEVER_S
     gone_at_s: float = NEVER_S
     spares: int = SPARE_NODES
+    drained: int = RACK_NODES
+    away_s: float = AWAY_S
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -96,6 +101,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "drains of a rack": Scenario(drain_s=1800.0, spares=RACK_NODES),
     "a rack gone for good": Scenario(gone_at_s=3600.0, spares=RACK_NODES),
 }
+FULL: Final[Mapping[str, Scenario]] = {
+    "a node is away at times": Scenario(drain_s=2 * 3600.0, spares=0, drained=1, away_s=1800.0),
+    "a node is away often": Scenario(drain_s=3600.0, spares=0, drained=1, away_s=3600.0),
+    "two nodes are away often": Scenario(drain_s=3600.0, spares=0, drained=2, away_s=3600.0),
+}
+"""In a cluster that is full: no node is free for a Pod that lost its own."""
 NONE: Final = "none"
 ADVISED: Final = "all three"
 _ESCALATION: Final = "InPlace=4,ReplacePod=4,RecreateJobs=2,window=86400"
@@ -111,6 +122,14 @@ POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
     ADVISED: {wire.ESCALATION: _ESCALATION, wire.NODES: _BAD_NODES, wire.FAILURES: _NO_PROGRESS},
 }
 """The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
+PLACES: Final[Mapping[str, tuple[int, str]]] = {
+    "no spare": (0, ""),
+    "1 spare": (1, f"max={PODS}"),
+    "2 spares": (2, f"max={PODS}"),
+    f"6 to {PODS} members": (0, f"max={PODS},min=6"),
+    f"6 to {PODS}, 1 spare": (1, f"max={PODS},min=6"),
+}
+"""Spares beyond PODS, each with a node of its own, and what `inplace.dev/members` says; docs/members.md."""
 
 
 @dataclass(slots=True)
@@ -118,6 +137,7 @@ class Training:
     """How far the group is, as its workers' first steps and ends show it."""
 
     now_s: Callable[[], float]
+    size: Callable[[], int] = lambda: PODS  # of the group that trains now
     kept_s: float = 0.0  # work up to the last checkpoint
     since_s: float | None = None  # when the last of this run's workers took its first step; None while it restarts
     stepped: set[str] = field(default_factory=set)
@@ -129,7 +149,7 @@ class Training:
             self.pods.add(event.uid)
         elif event.kind is Kind.FIRST_STEP:
             self.stepped.add(event.uid)
-            if len(self.stepped) == PODS:
+            if len(self.stepped) == self.size():
                 self.since_s = event.time_s
         elif event.kind in (Kind.FAULT, Kind.CONTAINER_KILLED, Kind.CONTAINER_EXITED, Kind.POD_REMOVED):
             self.stop()
@@ -147,8 +167,13 @@ class Training:
 
     @property
     def done_s(self) -> float:
-        """Return the seconds of work so far."""
-        return self.kept_s + (self.now_s() - self.since_s if self.since_s is not None else 0.0)
+        """Return the seconds of work so far; a smaller group takes longer for it."""
+        return self.kept_s + (self.now_s() - self.since_s if self.since_s is not None else 0.0) * self.pace
+
+    @property
+    def pace(self) -> float:
+        """Return the work of a second."""
+        return self.size() / PODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +185,12 @@ class Outcome:
     kept_s: float
     epochs: int
     new_pods: int
+    spares: int = 0
 
     @property
     def lost_node_hours(self) -> float:
         """Return what the group's nodes did for nothing."""
-        return PODS * (self.finished_s - self.kept_s) / 3600
+        return ((PODS + self.spares) * self.finished_s - PODS * self.kept_s) / 3600
 
 
 class Faults:
@@ -195,7 +221,7 @@ class Faults:
         if done_s <= self._scenario.crash_at_s:
             found.append((self._scenario.crash_at_s - done_s, "fail", [self._rng.choice(nodes)]))
         for what, at_s in self._at_s.items():
-            struck = list(nodes)[:RACK_NODES] if what == "drain" else _names(RACK_NODES)
+            struck = list(nodes)[: self._scenario.drained] if what == "drain" else _names(RACK_NODES)
             if what == "cordon":
                 struck = _names(self._scenario.flaky)
             found.append((max(0.0, at_s - self._now_s()), what, struck))
@@ -208,21 +234,21 @@ class Faults:
             self._at_s[what] = self._now_s() + self._rng.expovariate(1 / mean_s)
 
 
-async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -> Outcome:
+async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int, spares: int = 0) -> Outcome:
     """Run one training to its end."""
-    cluster = virtual_cluster(nodes=PODS + scenario.spares, pods_per_node=1, seed=seed)
+    cluster = virtual_cluster(nodes=PODS + spares + scenario.spares, pods_per_node=1, seed=seed)
     clock = cluster.clock
     async with cluster, asyncio.TaskGroup() as later:
         began_s = clock.monotonic_s()
-        training = Training(clock.monotonic_s)
+        training = Training(clock.monotonic_s, lambda: _size(cluster))
         cluster.observers.add(training.observe)
         faults = Faults(scenario, Random(f"{seed}/faults"), clock.monotonic_s)
-        await cluster.apply(documents_of(annotations))
+        await cluster.apply(documents_of(annotations, PODS + spares))
         while (left_s := began_s + END_S - clock.monotonic_s()) > 0 and not has_failed(cluster):
             if training.since_s is None:
                 await _wait(cluster, lambda: training.since_s is not None, left_s)
                 continue
-            work_s = WORK_S - training.done_s
+            work_s = (WORK_S - training.done_s) / training.pace
             placed = _placed(cluster)
             flaky = [
                 *_names(scenario.flaky),
@@ -231,17 +257,21 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -
             in_s, what, nodes = faults.draw(training.done_s, sorted(placed), flaky)
             await _wait(cluster, lambda: training.since_s is None, min(in_s, work_s, left_s))
             if training.since_s is not None and work_s <= in_s and training.done_s >= WORK_S - 1e-3:
-                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster), training.new_pods)
+                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster), training.new_pods, spares)
             if training.since_s is not None and in_s < left_s:
                 faults.struck(what, nodes)
-                await _strike(cluster, what, nodes, later)
+                await _strike(cluster, what, nodes, later, scenario.away_s)
                 if what == "lose":
                     training.stop()  # no event tells that these nodes have stopped
         training.stop()
-        return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster), training.new_pods)
+        return Outcome(
+            clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster), training.new_pods, spares
+        )
 
 
-async def _strike(cluster: Cluster, what: str, nodes: Sequence[str], later: asyncio.TaskGroup) -> None:
+async def _strike(
+    cluster: Cluster, what: str, nodes: Sequence[str], later: asyncio.TaskGroup, away_s: float = AWAY_S
+) -> None:
     """Let something happen to some nodes."""
     pods = [pod for node, pod in sorted(_placed(cluster).items()) if node in nodes]
     if what in ("cordon", "drain"):
@@ -257,7 +287,7 @@ async def _strike(cluster: Cluster, what: str, nodes: Sequence[str], later: asyn
             await cluster.client("user").delete(resources.PODS, "default", pod)
 
         async def bring_back() -> None:
-            await cluster.clock.sleep(AWAY_S)
+            await cluster.clock.sleep(away_s)
             await _cordon(cluster, nodes, on=False)
 
         later.create_task(bring_back())
@@ -269,14 +299,14 @@ async def _cordon(cluster: Cluster, nodes: Sequence[str], *, on: bool) -> None:
         await cluster.client("user").patch(resources.NODES, None, node, body, kind=MERGE_PATCH)
 
 
-def documents_of(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
+def documents_of(annotations: Mapping[str, str], pods: int = PODS) -> list[dict[str, Any]]:
     """Return the guarded example, for this group, under a policy."""
     documents = list(yaml.safe_load_all((Path(examples.__file__).parent / "train.yaml").read_text()))
     jobset = documents[-1]
     jobset["metadata"]["annotations"] = dict(annotations)
     jobset["spec"]["failurePolicy"]["maxRestarts"] = 100_000
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
-    job["parallelism"] = job["completions"] = PODS
+    job["parallelism"] = job["completions"] = pods
     worker = job["template"]["spec"]["containers"][0]
     worker["env"] = [entry for entry in worker["env"] if entry["name"] != "STEPS"]  # its end comes from here
     return documents
@@ -312,15 +342,30 @@ def _names(nodes: int) -> list[str]:
 
 
 def _epochs(cluster: Cluster) -> int:
-    return int(cluster.jobset(NAME).get("status", {}).get(wire.SYNCED_EPOCH, 0))
+    return int(_scope(cluster).get(wire.SYNCED_EPOCH, 0))
+
+
+def _size(cluster: Cluster) -> int:
+    """Return how many ranks train now."""
+    members = read_members(_scope(cluster).get(wire.MEMBERS_FIELD))
+    return PODS if members is None else members.size
+
+
+def _scope(cluster: Cluster) -> Mapping[str, Any]:
+    status: dict[str, Any] = cluster.jobset(NAME).get("status", {})
+    scopes: list[dict[str, Any]] = status.get(wire.SCOPED_EPOCHS) or [status]
+    return scopes[0]
 
 
 def measure(seeds: int, scenarios: Sequence[str], policies: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row for each scenario and policy."""
+    """Return a row for each scenario and policy, and for each number of spares in a cluster that is full."""
     rows = []
     for scenario in scenarios:
-        for policy in policies:
-            found = [virtual_time.run(train(SCENARIOS[scenario], POLICIES[policy], seed)) for seed in range(seeds)]
+        for policy in policies if scenario in SCENARIOS else PLACES:
+            spares, members = PLACES.get(policy, (0, ""))
+            annotations = POLICIES.get(policy) or ({wire.MEMBERS: members} if members else {})
+            faults = {**SCENARIOS, **FULL}[scenario]
+            found = [virtual_time.run(train(faults, annotations, seed, spares)) for seed in range(seeds)]
             rows.append(
                 {
                     "scenario": scenario,
@@ -365,6 +410,8 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the lost node-hours as a picture."""
     groups: dict[str, dict[str, float]] = {}
     for row in rows:
+        if row["scenario"] in FULL:
+            continue
         groups.setdefault(row["scenario"], {})[row["policy"]] = row["lost_node_hours"]
     return draw_bars(f"node-hours lost by {PODS} nodes, modelled: {WORK_S / 3600:.0f} h of work", groups)
 
@@ -372,11 +419,11 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
 def main() -> int:
     """Print the rows; 1 if the advised policy is worse than none anywhere."""
     parser = flags(__doc__, seeds=SEEDS)
-    parser.add_argument("--scenario", action="append", choices=tuple(SCENARIOS), help="these alone; repeatable")
+    parser.add_argument("--scenario", action="append", choices=(*SCENARIOS, *FULL), help="these alone; repeatable")
     parser.add_argument("--policy", action="append", choices=tuple(POLICIES), help="these alone; repeatable")
     parser.add_argument("--chart", nargs="?", const=CHART, type=Path, help=f"write an SVG ({CHART.name} in docs/)")
     options = parser.parse_args()
-    rows = measure(options.seeds, options.scenario or tuple(SCENARIOS), options.policy or tuple(POLICIES))
+    rows = measure(options.seeds, options.scenario or (*SCENARIOS, *FULL), options.policy or tuple(POLICIES))
     promises = judged(rows)
     for words, is_kept in promises:
         print(f"{'reached' if is_kept else 'MISSED':8} {words}", file=sys.stderr)
