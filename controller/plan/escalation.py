@@ -53,15 +53,14 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
         return decision
     pod = draft.observed.failed_pods.get(scope.name)
     leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, scope, pod)
-    if is_moved := leaves_node and pod is not None and draft.observed.spares.get(scope.name, 0) > 0:
-        draft.note(
-            LEAVES, f"pod {pod.metadata.name} gives its rank to a spare: it is to leave node {pod.spec.node_name}"
-        )
-        leaves_node = False
+    spares = draft.observed.spares.get(scope.name, 0)
+    moved = pod if leaves_node and spares > 0 else None  # it stays, and its slot is avoided
+    leaves_node = leaves_node and moved is None
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     is_tainted = any(taint.scope == scope.name for taint in draft.taints)  # the next pass knows whether the Pod leaves
     if not draft.jobset.escalation and not leaves_node:
-        return stays if is_tainted or is_moved else decision
+        _tell_moved(draft, moved)
+        return stays if is_tainted or moved is not None else decision
     use = _take(draft, scope, pod=pod, leaves_node=leaves_node)
     if use.step == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
@@ -70,8 +69,16 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
         _recreate(draft, scope)
     elif use.recreation:
         _recreate_job(draft, scope)
+    elif not use.pod_uid:
+        _tell_moved(draft, moved)
     is_skipped = decision.synced == decision.deprecated > scope.synced
-    return decision if is_skipped or not (use.pod_uid or use.recreation or is_tainted or is_moved) else stays
+    return decision if is_skipped or not (use.pod_uid or use.recreation or is_tainted or moved) else stays
+
+
+def _tell_moved(draft: Draft, pod: Pod | None) -> None:
+    if pod is not None:
+        name, node = pod.metadata.name, pod.spec.node_name
+        draft.note(LEAVES, f"pod {name} gives its rank to a spare: it is to leave node {node}")
 
 
 def replace_pods(draft: Draft) -> bool:

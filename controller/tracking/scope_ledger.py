@@ -128,9 +128,8 @@ class ScopeLedger:
         return tuple(pod for pod in pods if not self.plays(pod))
 
     def movable(self, saves: Callable[[], bool]) -> int:
-        """Return how many members a restart would move to spares now; whether it lets workers save is asked if any."""
-        slots, ledger = self.leaving, self.members
-        return ledger.movable(slots, saves=saves()) if ledger is not None and slots else 0
+        """Return how many members a restart would move to spares now."""
+        return self.members.movable(self.leaving, saves) if self.members is not None else 0
 
     def why_exchange(self, saves: Callable[[], bool]) -> str:
         """Return why spares should become members now, in words; "" if they should not."""
