@@ -201,20 +201,21 @@ class MemberLedger(Ledger):
             if epoch != self.synced or self.plays(slot):
                 yield slot, uids
 
-    def movable(self, avoided: frozenset[int], saves: Callable[[], bool]) -> int:
+    def movable(self, leaving: frozenset[int], avoided: frozenset[int], saves: Callable[[], bool]) -> int:
         """Return how many members of a running epoch could leave these slots to spares.
 
         Args:
-            avoided: slots on nodes that Pods leave.
+            leaving: slots on nodes that Pods leave.
+            avoided: these, and others that take no rank: a restart would move nobody to them.
             saves: says whether a restart leaves workers the time to save. Where it does not, and the Pod of such a slot
                 ends already, none should leave before: its worker may be saving, and its end restarts the group.
         """
-        if not avoided or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
+        if not leaving or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
-        moving = avoided & self._playing
+        moving = leaving & self._playing
         if any(self._is_ending(number) for number in moving) and not saves():
             return 0
-        return min(len(moving), len(self._arrived - self._playing - avoided))
+        return min(len(moving), self.spares(avoided))
 
     def spares(self, avoided: frozenset[int]) -> int:
         """Return how many slots could take a rank of a running epoch."""

@@ -129,7 +129,7 @@ class ScopeLedger:
 
     def movable(self, saves: Callable[[], bool]) -> int:
         """Return how many members a restart would move to spares now."""
-        return self.members.movable(self.leaving, saves) if self.members is not None else 0
+        return self.members.movable(self.leaving, self.avoided, saves) if self.members is not None else 0
 
     def why_exchange(self, saves: Callable[[], bool]) -> str:
         """Return why spares should become members now, in words; "" if they should not."""

@@ -122,6 +122,17 @@ def test_planned_exchanges_are_the_callers() -> None:
     assert ledger.decide(restarts_max=0, avoided=frozenset({1})).members == Members(1, 2, ((1, 2),), 3)
 
 
+def test_a_planned_move_waits_for_a_pod_that_ends() -> None:
+    """Members leave for spares that are not avoided; one that ends already only where workers may save."""
+    ledger, one, two = ledger_of(4, Sizes(2, 2)), frozenset({1}), frozenset({1, 2})
+    ledger.learn(1, 0, Members(1, 2, seen=4))
+    for number in (2, 3):
+        ledger.observe(PodView(f"uid-{number}", Slot(JOB, 0, number), 2, version=number + 5))
+    assert [ledger.movable(one, avoided, lambda: False) for avoided in (one, two, two | {3})] == [1, 1, 0]
+    ledger.observe(PodView("uid-1", Slot(JOB, 0, 1), 1, PodLife.LEAVING, version=9))
+    assert [ledger.movable(one, one, saves) for saves in (lambda: False, lambda: True)] == [0, 1]
+
+
 views = st.builds(
     PodView,
     st.sampled_from(["uid-0", "uid-1", "uid-2", "uid-3", "uid-4"]),
