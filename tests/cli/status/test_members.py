@@ -162,12 +162,12 @@ def test_a_rank_is_played_by_a_slot() -> None:
 @given(st.data())
 def test_the_commands_see_what_the_ledger_sees(data: st.DataObject) -> None:
     """Spares, expected members, arrivals, a restart that must come, and whose turn it is: as the controller counts."""
-    slots = data.draw(st.integers(2, 6))
-    most = data.draw(st.integers(1, slots))
+    slots = data.draw(st.integers(2, 4))
+    most = data.draw(st.integers(1, slots - 1) | st.just(slots))
     least = data.draw(st.integers(1, most))
     players = data.draw(st.permutations(range(slots)))[: data.draw(st.integers(least, most))]
     members, epochs = members_of(7, players, 0), (7, data.draw(st.sampled_from((6, 7))))
-    announced = data.draw(st.lists(st.sampled_from((None, 0, 7, 8, 8)), min_size=slots, max_size=slots))
+    announced = data.draw(st.lists(st.sampled_from((8, 7, 8, None, 0)), min_size=slots, max_size=slots))
     ledger = MemberLedger(Shape({JOB: (1, slots)}), *epochs, sizes=Sizes(least, most), members=members)
     pods = [pod(slot, epoch) for slot, epoch in enumerate(announced) if epoch is not None]
     for one in pods:
