@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from inplace.cli.group.pod_facts import PodFact, Roles, slot_state
-from inplace.cli.group.straggler import Straggler, straggler_of
+from inplace.cli.group.straggler import Straggler, Why, straggler_of
 from inplace.cli.terminal.moments import count_text
 from inplace.common.bare.record import replace as changed
 from inplace.common.jobset.goodput import Goodput
@@ -48,6 +48,7 @@ class ScopeState:
         goodput: what its restarts cost in training time, where Pods told.
         saving: the restart that waits for its workers to save.
         members: who runs, in a group with spares; None of one without, and while none runs.
+        vacant: the slots of such a group that neither train nor wait as spares, and why.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ScopeState:
     saving: Saving | None = None
     idle: Sequence[str] = ()
     members: Members | None = None
+    vacant: Sequence[Straggler] = ()
 
     @property
     def phase(self) -> GroupPhase:
@@ -138,6 +140,7 @@ def scope_state(
     if sizes is not None and arrived == expected and not scope.is_running:
         first.pop(SlotState.PENDING, None)  # any other slot keeps nobody waiting
         first |= {SlotState.PENDING: f"{one.name} ({one.reason})" for one in stragglers[:1]}  # noqa: B035 - one or none
+    vacant = _vacant(shape, found, numbers, scope) if sizes is not None else []
     slots = Slots(
         Counter(states.values()) + Counter({SlotState.VACANT: trained - len(states)}),
         scope.synced,
@@ -159,11 +162,12 @@ def scope_state(
         len(stragglers) if arrived == expected else max(expected - arrived, 0),
         absent - len(missing),
         stragglers,
-        slots if sizes is None else _with_spares(slots, shape, found, numbers, sizes),
+        slots if sizes is None else _with_spares(slots, shape, vacant, sizes),
         scope.goodput,
         scope.saving_now,
         sorted(found[slot].name for slot, state in states.items() if state is SlotState.STARTS),
         members,
+        vacant,
     )
 
 
@@ -184,24 +188,24 @@ def _may_run(slot: Slot, pod: PodFact, scope: Scope) -> bool:
     return played and bool(pod.epoch) and not pod.has_ended
 
 
-def _with_spares(
-    slots: Slots, shape: Shape, pods: Mapping[Slot, PodFact], numbers: Set[int] | None, sizes: Sizes
-) -> Slots:
+def _vacant(shape: Shape, pods: Mapping[Slot, PodFact], numbers: Set[int] | None, scope: Scope) -> list[Straggler]:
+    """Return the slots that are no member's and have no spare; none where nobody knows the members."""
+    apart = [] if numbers is None else sorted(set(range(min(shape.size, SLOTS_MAX))).difference(numbers))
+    slots = (slot for slot in _slots(shape, apart) if slot not in pods or not pods[slot].is_spare(scope.synced))
+    found = [straggler_of(str(slot), pods.get(slot), scope.deprecated, scope.synced + 1) for slot in slots]
+    # At S a Pod that plays no rank announces S + 1: it waits for no controller.
+    return [replace(one, why=Why.SILENT) if one.why is Why.UNTOLD else one for one in found]
+
+
+def _with_spares(slots: Slots, shape: Shape, vacant: Sequence[Straggler], sizes: Sizes) -> Slots:
     """Add what the slots do that do not train."""
-    spares_max = max(0, shape.size - sizes.most)
-    if numbers is None:
-        return changed(slots, sizes=sizes, spares_max=spares_max)
-    apart = sorted(set(range(min(shape.size, SLOTS_MAX))).difference(numbers))
-    vacant = [slot for slot in _slots(shape, apart) if slot not in pods or not pods[slot].is_spare(slots.synced)]
-    words = ""
+    words, trained = "", sum(slots.counts.values())
     if vacant:
-        first = vacant[0]
-        why = straggler_of(str(first), pods.get(first), slots.deprecated, slots.synced + 1).reason
-        words = f"slot {first.completion_index}"
+        words = f"slot {vacant[0].slot.rpartition('-')[2]}"
         words = f"{len(vacant):,} slots are vacant, the first is {words}" if vacant[1:] else f"{words} is vacant"
-        words = f"{words}: {why}"
-    counts = Counter(slots.counts) + Counter({SlotState.SPARE: len(apart) - len(vacant)})
-    return changed(slots, counts=counts, sizes=sizes, spares_max=spares_max, vacant=words)
+        words = f"{words}: {vacant[0].reason}"
+    counts = Counter(slots.counts) + Counter({SlotState.SPARE: max(0, shape.size - trained - len(vacant))})
+    return changed(slots, counts=counts, sizes=sizes, spares_max=max(0, shape.size - sizes.most), vacant=words)
 
 
 def _first_of(

@@ -15,7 +15,7 @@ from inplace.cli.group.read import read_group, read_pod
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.steps_told import watches_hangs, with_steps
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain
+from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain, vacant_slots
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text, names_text
@@ -64,12 +64,13 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     more: dict[str, list[Event]] = {}
     nodes: dict[str, str] = {}
     controller = await read_controller(connection, unread) if state.needs_controller else NOT_ASKED
-    samples = {one.why: one for one in reversed(state.stragglers)} if state.phase in WAITING else {}
-    for late in list(samples.values())[:SAMPLES_MAX]:
-        subject = event_subject(state, late)
+    late = state.stragglers if state.phase in WAITING else vacant_slots(state)
+    samples = {one.why: one for one in reversed(late)}
+    for one in list(samples.values())[:SAMPLES_MAX]:
+        subject = event_subject(state, one)
         more[subject.name] = await read_events(connection, subject, unread)
-        if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
-            nodes[late.node] = await _node_words(connection, late.node)
+        if one.node is not None and one.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
+            nodes[one.node] = await _node_words(connection, one.node)
     queued = await read_queued(connection, raw, unread) if state.phase is GroupPhase.SUSPENDED else None
     job = failed_job(state)
     if job:

@@ -177,6 +177,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield _of_suspension(state, facts.queued)
     elif state.phase is GroupPhase.RUNNING:
         yield from _of_idle(state)
+        yield from _of_stragglers(facts, vacant_slots(state), noun="vacant slot")
         yield from obstacles_of_notices(state, now_s)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
@@ -186,7 +187,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         fenced = fenced_pods(state, facts.pods, now_s)
         yield from _of_fenced(fenced, now_s)
         yield from _of_strays([name for name in state.strays if name not in fenced], state.namespace)
-        yield from _of_stragglers(facts)
+        yield from _of_stragglers(facts, facts.state.stragglers, facts.state.unnamed)
         if not any(waits for waits, _ in crash_loops(state, now_s)) and facts.controller.pulse is not Pulse.STOPPED:
             yield from _of_counting(state)
         yield from obstacles_of_notices(state, now_s)
@@ -280,21 +281,28 @@ def _of_strays(strays: Sequence[str], namespace: str) -> Iterator[Obstacle]:
     yield Obstacle("InNoSlot", text, advice, tuple(strays))
 
 
-def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
-    """Yield one cause for each reason for which Pods are waited for, most Pods first."""
+def vacant_slots(state: GroupState) -> list[Straggler]:
+    """Return the slots of a group with spares that have none: nobody waits for them, and a spare is missing."""
+    return [one for scope in state.scopes for one in scope.vacant]
+
+
+def _of_stragglers(
+    facts: Facts, stragglers: Iterable[Straggler], unnamed: int = 0, noun: str = "Pod"
+) -> Iterator[Obstacle]:
+    """Yield one cause for each reason for which Pods are waited for, or slots are vacant, most of them first."""
     by_reason: dict[Why, list[Straggler]] = {}
-    for one in facts.state.stragglers:
+    for one in stragglers:
         by_reason.setdefault(one.why, []).append(one)
     if facts.controller.pulse is Pulse.STOPPED:  # agents follow what nobody writes
         by_reason = {why: late for why, late in by_reason.items() if why not in (Why.BEHIND, Why.SILENT, Why.UNTOLD)}
-    counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
+    counts = {why: len(late) + (unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
     for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         first = late[0]
         subject = event_subject(facts.state, first).name
         warned = _said(facts.more_events.get(subject, ()))
         said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
-        text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
+        text = f"{count_text(counts[why], noun)}: {why.value}" + (f": {said}" if said else "") + node
         there = f" -n {facts.state.namespace}"
         places = {
             "pod": first.name + there,

@@ -60,6 +60,7 @@ def at(epoch: int, *slots: int) -> list[PodFact]:
             [*at(7, 0, 2, 3), pod(1, 0, spec={"nodeName": None}, status=PENDING)],
             "no spare; 2 slots are vacant, the first is slot 1: Pending: unschedulable: no room",
         ),
+        ([*at(7, 0, 2, 3), *at(7, 1), *at(8, 4)], "1 spare; slot 1 is vacant: agent has not announced: at epoch 7"),
         ([*at(7, 0, 2, 3), *at(6, 1), *at(8, 4)], "epoch 7; 1 spare; slot 1 is vacant: agent has not followed"),
     ],
 )
@@ -233,7 +234,10 @@ async def test_a_member_is_lost_under_a_real_controller() -> None:
         line = "3 of 3 members are at epoch 2; no spare; slot 1 is vacant: Pod failed"
         assert after.headline().text.endswith(line)
         assert "rank 1 is slot 3" in drawn(after)
-        assert line in text_of(explain(await read_facts(Connection(rig.admin, "default"), "train"), now_s=0.0))
+        explanation = explain(await read_facts(Connection(rig.admin, "default"), "train"), now_s=0.0)
+        assert line in text_of(explanation)
+        (cause,) = explanation.causes
+        assert (cause.kind, cause.text, cause.pods) == ("Failed", "1 vacant slot: Pod failed", (lost,))
         state, pods = await read_restart(Connection(rig.admin, "default"), "train")
         assert len(pods) == 3
         assert timeline_title(state, past_timeline(state, 2), pods).startswith("default/train → epoch 2, 3 members")
