@@ -17,13 +17,14 @@ from anyio import create_task_group
 
 from inplace.cli.beside import beside
 from inplace.cli.logs.container_log import ContainerLog
-from inplace.cli.logs.instances import Instance, Ranks, instances_of
+from inplace.cli.logs.instances import Instance, Ranks, instances_of, ranks_of
 from inplace.cli.logs.lines import LogLine
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import BUFFER_BYTES, LOGS_MAX, Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.watch import StatusWatch
 from inplace.common.kube.errors import Unauthorized
+from inplace.common.kube.resources import KubeObject
 
 WAIT_S: Final = 0.5  # of a line, for older ones of other Pods
 ASK_AGAIN_S: Final = 1.0
@@ -57,6 +58,7 @@ class Follower:
         # Containers' states are read, of every Pod.
         self._watch = StatusWatch(replace(reader.connection, whole_max=LOGS_MAX), name)
         self._rank, self._chosen, self._wanted = rank, chosen, wanted
+        self._ranked: KubeObject | None = None  # the JobSet that `_rank` is of, once the watch has one
         self._reader, self._printer = reader, printer
         self._present: dict[tuple[str, str, int], Instance] = {}
         self._followed: set[tuple[str, str, int]] = set()
@@ -105,6 +107,9 @@ class Follower:
 
     def _new_logs(self) -> list[ContainerLog]:
         """Take note of the instances that there are now; return the logs of those that nobody follows yet."""
+        raw = next(iter(self._watch.jobsets), None)
+        if raw is not None and raw is not self._ranked:  # a spare takes a lost member's rank
+            self._ranked, (self._rank, _) = raw, ranks_of(raw)
         found = bounded(filter(self._wanted.may_have, instances_of(self._watch.pods, self._rank, self._chosen)))
         self._present = {one.key: one for one in found}
         fresh = [one for one in found if one.key not in self._followed]
@@ -136,7 +141,7 @@ class Follower:
             async with self._reader.open(log, follow=follows) as lines:
                 async for line in lines:
                     if self._wanted.has(line):
-                        await self._take(log.instance, line)
+                        await self._take(self._present.get(log.instance.key, log.instance), line)
         finally:
             self._streams -= follows
         if follows:

@@ -10,9 +10,13 @@ import pytest
 from inplace.cli.logs.reading import STREAMS_MAX
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.protocol.members import Members
+from tests.cli.facts import spared
 from tests.cli.logs.room import BARE, FORBIDDEN, Printed, Room, at, room
 
 pytestmark = pytest.mark.virtual_time
+
+MOVES: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ((1, ()), (2, ((0, 1),)))
 
 
 async def end(made: Room) -> None:
@@ -70,6 +74,24 @@ async def test_a_container_that_restarts_is_followed_on() -> None:
     made.say(pod, 15, "on")
     await complete(made, 1, restarts=1)
     assert (await asyncio.wait_for(task, 60)).texts == ["first of 0", "last words", "again", "on"]
+
+
+async def test_a_rank_that_moves_is_followed_on() -> None:
+    """A spare has none; what it says as rank 0, once the status says that it plays it, is rank 0's."""
+    made = await room()
+    status = [spared(2, "1", members=Members(epoch, 1, taken), epochs=(epoch, 0))["status"] for epoch, taken in MOVES]
+    await made.group(2, status[0])
+    for index in range(2):
+        made.say(await made.pod(index, command=BARE), 1, f"first of {index}")
+    task = asyncio.create_task(made.run(follow=True))
+    await asyncio.sleep(3)
+    await made.client.patch(JOBSETS, "default", "train", {"status": status[1]}, subresource="status")
+    await asyncio.sleep(3)
+    made.say("train-big-job-0-1", 6, "second of 1")
+    await complete(made, 2)
+    done = await asyncio.wait_for(task, 60)
+    ranks = [line.split(" rank ")[1].split()[0] for line in done.out.splitlines()]
+    assert (ranks, done.texts[-1]) == (["0", "-", "0"], "second of 1")
 
 
 async def test_a_new_pod_is_followed() -> None:
