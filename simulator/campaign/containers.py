@@ -15,6 +15,7 @@ from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import Membership
 from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
@@ -59,7 +60,7 @@ class Machine(ModelRuntime):
     """
 
     judge: Judge
-    died: Callable[[str], None]
+    died: Callable[[str, KubeObject], None]
     disks: dict[str, Disk] = field(default_factory=dict)
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
     workers: dict[str, Training] = field(default_factory=dict)
@@ -103,9 +104,11 @@ class Machine(ModelRuntime):
         """Start a worker that has its container for itself."""
         return Training(self, run.pod, None)
 
-    def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> Training:
+    def make_child(
+        self, run: ContainerRun, epoch: int | None, membership: Membership | None, *, leaves: bool
+    ) -> Training:
         """Start a worker below a guard."""
-        return Training(self, run.pod, epoch, leaves=leaves)
+        return Training(self, run.pod, epoch, membership, leaves=leaves)
 
     def make_agent(self, run: ContainerRun) -> AgentContainer:
         """Start an agent; its settings are right."""
@@ -118,17 +121,26 @@ class Training(WorkerRun):
     """A worker's run; the judge is called at its start and at its end.
 
     Args:
+        membership: what it is in a group with spares.
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
     """
 
     _machine: Machine
 
-    def __init__(self, machine: Machine, pod: KubeObject, epoch: int | None, *, leaves: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        pod: KubeObject,
+        epoch: int | None,
+        membership: Membership | None = None,
+        *,
+        leaves: bool = False,
+    ) -> None:
         super().__init__(machine)
         self._leaves = leaves
         self.pod = pod
         machine.workers[pod["metadata"]["uid"]] = self
-        machine.judge.worker_started(pod, epoch)
+        machine.judge.worker_started(pod, epoch, membership)
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
         if machine.completes:
             self.end(0)
@@ -218,7 +230,7 @@ class AgentContainer(ModelAgent):
 
     def _died(self) -> None:
         if not self._ended.done():
-            self._machine.died(self.process.name)
+            self._machine.died(self.process.name, self.run.pod)
             self.end(SIGKILL_EXIT)
 
 

@@ -125,7 +125,7 @@ async def _hold(world: World, pod: str, finalizers: list[str] | None) -> bool:
 
 async def _ask(world: World, name: str, pod: KubeObject, request: Awaitable[object]) -> None:
     if await accepted(request):
-        world.judge.note_cause()
+        world.judge.note_cause_of(pod)
         world.note_fault(name, pod["metadata"]["name"])
 
 

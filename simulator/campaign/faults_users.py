@@ -10,6 +10,7 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.fault import FaultSite, accepted, fault
+from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
 
@@ -93,7 +94,7 @@ def _replicated(world: World) -> list[Any]:
 
 @fault("annotation-tampered", USER, "a Pod's epoch is overwritten by hand with another epoch or nonsense")
 async def _tampered(world: World, rng: Random, name: str) -> None:
-    synced, _ = wire.epochs_of_status(world.jobset.get("status") or {})
+    synced, _ = wire.epochs_of_status(own_status(world.jobset))
     text = rng.choice((str(synced + rng.randint(2, 50)), str(max(1, synced - 1)), "0", "-1", "many", "99999999999"))
     await _annotate(world, rng, name, {wire.EPOCH: text})
 

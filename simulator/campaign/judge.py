@@ -8,16 +8,19 @@ guard's worker has the epoch that it was started with.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from inplace.common.jobset.causes import unix_time
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import Membership
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver.store import Event
+from inplace.simulator.campaign.member_rules import MemberRules, own_status
 from inplace.simulator.campaign.process import current_process
+from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 
@@ -33,8 +36,6 @@ CLOCK_TOLERANCE_S = 0.001  # times in a status have microseconds
 S11 = "S11 an epoch began before the wait after failures in vain was over"
 S12 = "S12 an epoch began with a Pod that was to be replaced before"
 TAMPERED_S = 30.0  # twice the Lease's duration
-
-Slot = tuple[str, str]  # Job's name and completion index
 
 
 class ViolationError(Exception):
@@ -71,6 +72,7 @@ class History:
         grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
             fifty in one group restart; that counts as one.
         ended: the JobSet as it was when it became terminal; later edits had no part in that.
+        idle: ends of spares since S was written, by slot: they end no epoch, unless the next one has that slot.
     """
 
     synced: int = 0
@@ -86,6 +88,15 @@ class History:
     sending: int = 0
     grown: int = 0
     ended: KubeObject | None = None
+    idle: Counter[Slot] = field(default_factory=Counter)
+
+    def note_cause(self, slot: Slot | None, members: Members | None, count: int = 1) -> None:
+        """Count events of a slot that may end an epoch; one of a spare ends none, while the members run."""
+        is_spare = members is not None and slot is not None and members.rank_of(int(slot[1] or -1)) is None
+        if is_spare and slot is not None and self.synced > self.deprecated:
+            self.idle[slot] += count
+        else:
+            self.causes += count
 
 
 @dataclass(slots=True)
@@ -119,9 +130,10 @@ class Judge:
         self._pods: dict[str, KubeObject] = {}
         self._ended: dict[str, int] = {}  # uids of Pods that ended or are being deleted, with the revision that says so
         self._vanished: set[str] = set()  # uids of Pods that were deleted BEFORE their phase was Succeeded or Failed
+        self.members = MemberRules(self.breaks)
         self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
-    def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
+    def worker_started(self, pod: KubeObject, epoch: int | None, membership: Membership | None = None) -> None:
         """Judge the start of a worker; `epoch` comes from its environment, None when that names none."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         jobset, slot = _jobset_of(pod), slot_of(pod)
@@ -134,6 +146,7 @@ class Judge:
             self.breaks(S2, f"{name} starts again in epoch {epoch}")
         if epoch > history.synced or epoch == 0:
             self.breaks(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
+        self.members.started(jobset, name, slot, epoch, membership)
         history.started[slot, epoch] = uid
         history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)
@@ -176,6 +189,12 @@ class Judge:
             history.causes += count
             history.free += count if free else 0
 
+    def note_cause_of(self, pod: KubeObject, count: int = 1) -> None:
+        """Count what may end an epoch of a Pod's JobSet, unless the Pod is a spare."""
+        jobset = _jobset_of(pod)
+        history = self.histories[jobset]
+        history.note_cause(slot_of(pod), self.members.of(jobset, history.synced), count)
+
     def note_pods_listed(self) -> None:
         """Note that a controller listed the Pods: it cannot know of Pods that vanished before."""
         self._unknown |= self._vanished
@@ -204,6 +223,8 @@ class Judge:
                 self._observe_job(event, by)
             case "pods":
                 self._observe_pod(event, by)
+            case "nodes":
+                self.members.note_node(obj)
             case "leases" if not by.startswith("controller-"):
                 self._lease_tampered_s = asyncio.get_running_loop().time()
 
@@ -218,19 +239,21 @@ class Judge:
             self.note_cause(2 * self._slot_count(before) + self._slot_count(obj), free=True)  # a resize, a suspend, ...
         if history.ended is None and (obj.get("status") or {}).get("terminalState"):
             history.ended = obj
-        synced, deprecated = wire.epochs_as_written(obj.get("status") or {})
+        synced, deprecated = wire.epochs_as_written(own_status(obj))
         if synced < history.synced or deprecated < history.deprecated or deprecated > synced:
             was = f"S={history.synced} D={history.deprecated}"
             self.breaks(S4, f"{was} became S={synced} D={deprecated}")
         history.grown += synced > history.synced
+        self.members.observe(obj, (history.synced, history.deprecated), (synced, deprecated), exact=self.clocks_agree)
         if synced > history.synced and synced == deprecated:
             history.free += 1  # skipped: no worker starts in it, and the restart goes on
+            history.causes += own_status(obj).get(wire.MEMBERS_FIELD) is not None  # by a controller that is new
         elif synced > history.synced:
             self._judge_sync(obj, history, synced)
         history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
 
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
-        loop = (jobset.get("status") or {}).get(wire.CRASH_LOOP) or {}
+        loop = own_status(jobset).get(wire.CRASH_LOOP) or {}
         left_s = (unix_time(loop.get("until")) or 0.0) - VIRTUAL_EPOCH_S - asyncio.get_running_loop().time()
         if loop.get("epoch") == synced and self.clocks_agree and left_s > CLOCK_TOLERANCE_S:
             self.breaks(S11, f"epoch {synced} began {left_s:.3f} s too early")
@@ -239,7 +262,12 @@ class Judge:
         }
         if live := [uid for uid in leaving if uid in self._pods and uid not in self._ended]:
             self.breaks(S12, f"S became {synced} with {self._pods[live[0]]['metadata']['name']}")
-        slots = list(slots_of(jobset))
+        members = self.members.of(jobset["metadata"]["uid"], synced)
+        slots = list(slots_of(jobset)) if members is None else self.members.slots(jobset, members)
+        history.causes += sum(count for slot, count in history.idle.items() if slot in slots)
+        history.idle.clear()
+        if self.members.has_exchanged(jobset, synced):
+            history.causes, history.free = history.causes + 1, history.free + 1
         # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0007.
         absent = [
             slot
@@ -292,7 +320,7 @@ class Judge:
         if ended and uid not in self._ended:
             self._ended[uid] = event.revision
             history = self.histories[_jobset_of(obj)]
-            history.causes += 1
+            self.note_cause_of(obj)
             history.free += _is_disrupted(obj)
             if history.sending > history.synced:
                 self._unknown.add(uid)
@@ -342,22 +370,6 @@ class Judge:
         self.trace.add("BROKEN", f"{rule}: {what}")
         if self.violation is None:
             self.violation = ViolationError(rule, what)
-
-
-def slot_of(pod: KubeObject) -> Slot:
-    """Return the slot that a Pod stands in."""
-    meta = pod["metadata"]
-    owner = next((o["name"] for o in meta.get("ownerReferences") or () if o.get("controller")), "")
-    return owner, str((meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, ""))
-
-
-def slots_of(jobset: KubeObject) -> Iterator[Slot]:
-    """Yield the slots that a JobSet's spec asks for."""
-    for replicated in jobset["spec"]["replicatedJobs"]:
-        for job in range(int(replicated.get("replicas", 1))):
-            name = f"{jobset['metadata']['name']}-{replicated['name']}-{job}"
-            for index in range(int(replicated["template"]["spec"]["parallelism"])):
-                yield name, str(index)
 
 
 def _is_of(use: KubeObject, epoch: int) -> bool:

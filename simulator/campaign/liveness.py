@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import agent_client
-from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
+from inplace.simulator.campaign.judge import ViolationError
+from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.slots import slot_of, slots_of
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.virtual_time import describe_tasks
 
@@ -86,7 +88,7 @@ async def restart_cheaply(world: World) -> float | None:
 
 
 def is_together(world: World) -> bool:
-    """Return whether all slots run in the synced epoch, and no Pod with a worker is about to end."""
+    """Return whether all slots, or all members, run in the synced epoch, and no Pod with a worker is about to end."""
     jobset = world.jobset
     if not jobset or "deletionTimestamp" in jobset["metadata"]:
         return False
@@ -96,7 +98,8 @@ def is_together(world: World) -> bool:
     leaving = {pod["metadata"]["uid"] for pod in world.pods if "deletionTimestamp" in pod["metadata"]}
     if any(training.pod["metadata"]["uid"] in leaving for training in world.machine.workers.values()):
         return False
-    wanted = set(slots_of(jobset))
+    members = world.judge.members.of(jobset["metadata"]["uid"], synced)
+    wanted = set(slots_of(jobset) if members is None else world.judge.members.slots(jobset, members))
     runs = [slot_of(t.pod) for t in world.machine.workers.values() if t.pod["metadata"]["uid"] in world.judge.running]
     running = [r for r in world.judge.running.values() if r.jobset == jobset["metadata"]["uid"]]
     return len(runs) == len(wanted) and {r.slot for r in running} == wanted and all(r.epoch == synced for r in running)
@@ -110,7 +113,7 @@ def all_watch(world: World) -> bool:
 
 def epochs_of(world: World) -> tuple[int, int]:
     """Return the JobSet's (S, D)."""
-    return wire.epochs_of_status(world.jobset.get("status") or {})
+    return wire.epochs_of_status(own_status(world.jobset))
 
 
 def terminal(world: World) -> str:
@@ -123,7 +126,7 @@ def _judge_failure(world: World) -> None:
     history = world.judge.histories[world.jobset["metadata"]["uid"]]
     failed = history.ended or world.jobset
     allowed, status = failed["spec"]["failurePolicy"]["maxRestarts"], failed["status"]
-    made = max(0, wire.epochs_of_status(status)[0] - 1) + status.get("restarts", 0)
+    made = max(0, wire.epochs_of_status(own_status(failed))[0] - 1) + status.get("restarts", 0)
     if history.causes <= allowed or made < allowed:
         said = f"{history.causes} causes, {made} restarts, maxRestarts is {allowed}"
         raise ViolationError(S8, f"{said}: {status}")

@@ -19,6 +19,7 @@ from inplace.common.kube.http.request import Request, Response
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.disturbance import is_lease, is_write
 from inplace.simulator.campaign.judge import Judge
+from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.process import current_process
 
 S9 = "S9 a controller wrote while another one held the Lease"
@@ -87,7 +88,7 @@ class Manners:
 
     def _note_status(self, who: str, jobset: str, body: bytes) -> None:
         """Note the S of a status that a controller sends, and how much it knows."""
-        synced, _ = wire.epochs_as_written(json.loads(body).get("status") or {})
+        synced, _ = wire.epochs_as_written(own_status(json.loads(body)))
         self._judge.note_synced_sent(jobset, synced, self._heard.get(who, 0))
 
     def _judge_leader(self, who: str, wrote: str) -> None:

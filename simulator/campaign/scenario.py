@@ -14,8 +14,10 @@ from random import Random
 from typing import Final
 
 from inplace import examples
+from inplace.common.jobset.members import MemberPolicy
 from inplace.common.jobset.settings import RESTART
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode
@@ -49,6 +51,7 @@ SHORT = Timings(
 )
 
 
+WAITS_S: Final = (0, 1, 3, 10, 60)  # of a barrier for more members
 BACKOFF: Final = "backoff=1,backoff-max=8"  # short, as all times of a campaign: a group comes together in 400 s
 
 
@@ -70,6 +73,7 @@ class Scenario:
         limits: of the agents' watchdogs, as annotations of the JobSet; None where nobody watches.
         save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
         fence_after_s: of the supervisors' leases, as an annotation of the JobSet; None for none.
+        members: how many Pods train, and for how long the barrier waits for the most; None: all do.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -87,6 +91,7 @@ class Scenario:
     limits: StallSettings | None = None
     save_within_s: int = 0
     fence_after_s: int | None = None
+    members: MemberPolicy | None = None
     completes: bool = True
 
     @property
@@ -110,6 +115,10 @@ class Scenario:
             annotations[wire.STALL] = limits_text(self.limits.stall_after_s, self.limits.start_stall_after_s)
         if self.fence_after_s is not None:
             annotations[wire.FENCE_AFTER] = str(self.fence_after_s)
+        if self.members is not None:
+            sizes = self.members.sizes
+            text = f"max={sizes.most},min={sizes.least},step={sizes.step},wait={self.members.wait_s}"
+            annotations[wire.MEMBERS] = text
         if self.save_within_s:
             job["template"]["spec"]["terminationGracePeriodSeconds"] = 2 * self.save_within_s
             annotations |= RESTART.with_part(annotations, "save-within", self.save_within_s)
@@ -123,6 +132,7 @@ class Scenario:
             f"{self.jobs}x{self.pods_per_job} Pods, {self.mode}, maxRestarts {self.max_restarts}, "
             f"{self.servers} API servers (lag up to {lags} s), {self.controllers} controllers"
             + (", Pods are replaced early" if self.replaces_early else "")
+            + (f", {_in_words(self.members)}" if self.members is not None else "")
             + (f", hangs after {self.limits.stall_after_s:g} s" if self.limits is not None else "")
         )
 
@@ -148,7 +158,24 @@ def draw_scenario(rng: Random) -> Scenario:
     if is_watched:
         scenario = replace(scenario, limits=draw_limits(rng))
     is_process = scenario.mode is Mode.CONTAINERS and rng.random() < 0.5
-    return replace(scenario, mode=Mode.PROCESS) if is_process else scenario
+    scenario = replace(scenario, mode=Mode.PROCESS) if is_process else scenario
+    return with_members(scenario, rng) if rng.random() < 0.5 else scenario
+
+
+def with_members(scenario: Scenario, rng: Random) -> Scenario:
+    """Return a scenario of the same size with spares: one Job, whose workers have guards that tell them their ranks."""
+    slots = max(2, scenario.pods)
+    most = rng.choice((slots, max(1, slots - 1), rng.randint(1, slots)))
+    least = rng.choice((most, rng.randint(1, most)))
+    step = rng.choice([step for step in range(1, most + 1) if (most - least) % step == 0])
+    policy = MemberPolicy(Sizes(least, most, step), rng.choice(WAITS_S))
+    mode = scenario.mode if scenario.mode.is_guarded else rng.choice((Mode.CONTAINERS, Mode.SUPERVISOR))
+    return replace(scenario, jobs=1, pods_per_job=slots, mode=mode, members=policy)
+
+
+def _in_words(members: MemberPolicy) -> str:
+    sizes = members.sizes
+    return f"members {sizes.most} to {sizes.least} by {sizes.step} after {members.wait_s} s"
 
 
 def draw_limits(rng: Random) -> StallSettings:

@@ -40,7 +40,7 @@ from inplace.simulator.cluster.manifests import custom_resource_definitions
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
 LEASE = "inplace-controller"
-_JUDGED = frozenset(("jobsets", "jobs", "pods", "leases"))
+_JUDGED = frozenset(("jobsets", "jobs", "pods", "leases", "nodes"))
 _WATCHED: tuple[CollectionKey, ...] = (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"))
 
 
@@ -274,9 +274,9 @@ class World:
             self.controllers.pop(name, None)
             await self.clock.sleep(rng.uniform(*CONTROLLER_RESTART_S))
 
-    def _agent_died(self, name: str) -> None:
+    def _agent_died(self, name: str, pod: KubeObject) -> None:
         self.trace.add("process", f"{name} died")
-        self.judge.note_cause()
+        self.judge.note_cause_of(pod)
 
     def _options(self, number: int) -> ApiServerOptions:
         """Return the options of one API server: its caches trail the store, also by the current delays."""

@@ -26,8 +26,8 @@ from inplace.common.protocol.guard import (
     WorkerEnded,
     step,
 )
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Message, Started
-from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Membership, Message, Started
+from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer, WorkerRun
 from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
@@ -41,7 +41,8 @@ class GuardedContainer(StayingContainer):
         self._link = machine.link(self.uid)
         self._saves = machine.saves(run)
         self._state = GuardState()
-        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=self._state.stays))
+        self._membership: Membership | None = None  # of the lift that stands
+        self._worker = ChildWorker(self._make_child)
         self._sweeping: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
 
@@ -82,6 +83,16 @@ class GuardedContainer(StayingContainer):
         if self._reads:
             self._take(event)
 
+    def play(self, membership: Membership | None) -> None:
+        """Take in what the next worker is in its group; a lift beside a worker says nothing."""
+        if self._reads and self._state.phase == WAITING:
+            self._membership = membership
+
+    def complete(self) -> None:
+        """End with 0, if no worker runs: the group has completed."""
+        if self._reads and self._state.phase == WAITING:
+            self._leave(0)
+
     def take_stacks(self, request: int) -> None:
         """Let the worker answer, unless the guard's process ends already."""
         if self._reads:
@@ -118,6 +129,9 @@ class GuardedContainer(StayingContainer):
 
     def _leave(self, code: int) -> None:
         self.end(code)
+
+    def _make_child(self, epoch: int | None) -> WorkerRun:
+        return self._machine.make_child(self.run, epoch, self._membership, leaves=self._state.stays)
 
     def _say(self, message: Message) -> None:
         if self._link.agent is not None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from inplace.agent.link.server import GuardServer, Listener
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
-from inplace.common.protocol.link import Leaving, Lifted, Message, Signal, TakeStacks
+from inplace.common.protocol.link import Completed, Leaving, Lifted, Membership, Message, Signal, TakeStacks
 from inplace.common.wire.names import DEPTH_PROCESS
 
 
@@ -24,6 +24,12 @@ class LinkedGuard(Protocol):
 
     def hear(self, event: Event) -> None:
         """Take in an event of the link."""
+
+    def play(self, membership: Membership | None) -> None:
+        """Take in what the worker is that the next lift starts."""
+
+    def complete(self) -> None:
+        """End with 0, if no worker runs: the group has completed."""
 
     def take_stacks(self, request: int) -> None:
         """Let the worker answer a request for stacks, if one runs."""
@@ -80,12 +86,15 @@ class ModelServer(GuardServer):
         if guard is None or peer != self._number or self._link.agent is not self:
             return
         match message:
-            case Lifted(epoch):
+            case Lifted(epoch, membership):
+                guard.play(membership)
                 guard.hear(BarrierLifted(epoch))
             case Signal(number):
                 guard.hear(AgentSignal(number))
             case TakeStacks(request):
                 guard.take_stacks(request)
+            case Completed():
+                guard.complete()
             case Leaving():
                 self._met = None
                 guard.hear(LinkEnded())

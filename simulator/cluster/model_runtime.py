@@ -20,6 +20,7 @@ from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.host import STARTING
 from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import Membership
 from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_agent import ModelAgent, options_of
@@ -118,7 +119,14 @@ class TimedRuntime(ModelRuntime):
 
         return TimedRun(self, on_first_step, life_s, log.stacks)
 
-    def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> TimedRun:  # noqa: ARG002
+    def make_child(
+        self,
+        run: ContainerRun,
+        epoch: int | None,
+        membership: Membership | None,  # noqa: ARG002
+        *,
+        leaves: bool,  # noqa: ARG002
+    ) -> TimedRun:
         """Start a worker, of which its parent's log tells."""
         log = self.logs.newest(run.sandbox.uid, run.spec.name)
         log.event(STARTING, epoch=epoch)

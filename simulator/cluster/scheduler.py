@@ -94,6 +94,8 @@ class Scheduler:
             self._full_until = 0
             return
         entry = self._nodes.setdefault(name, _NodeEntry(node))
+        if _room(entry.node) != _room(node):
+            self._full_until = 0
         entry.node = node
         self._work.set()
 
@@ -237,6 +239,10 @@ class Scheduler:
             kind=STRATEGIC_MERGE_PATCH,
             subresource="status",
         )
+
+
+def _room(node: KubeObject) -> object:
+    return node.get("status", {}).get("allocatable")
 
 
 def number_of(quantity: object) -> float:

@@ -10,6 +10,7 @@ import pytest
 
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
+from inplace.common.protocol.link import Membership
 from inplace.simulator.cluster.model_container import ModelMachine
 from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.model_worker import TimedRun
@@ -29,7 +30,9 @@ class NotedMachine(ModelMachine):
         super().__init__(clock=LoopClock(), rng=Random(1), timings=Timings(), transport_for=lambda _: None)  # type: ignore[arg-type,return-value]
         self.started: list[int | None] = []
 
-    def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> TimedRun:
+    def make_child(
+        self, run: ContainerRun, epoch: int | None, membership: Membership | None, *, leaves: bool
+    ) -> TimedRun:
         """Note a start."""
         self.started.append(epoch)
         return TimedRun(self, lambda: None, None, lambda _: None)

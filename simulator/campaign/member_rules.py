@@ -1,0 +1,156 @@
+"""
+Judge who runs in a group with spares, from the JobSet's versions, the Pods and the starts of workers alone.
+
+Each epoch has one list, in the write of its S. Only the slots of that list run, with its ranks and its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from inplace.common.jobset.members import MemberPolicy
+from inplace.common.jobset.settings import MEMBERS, WAIT_S
+from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import Membership
+from inplace.common.protocol.members import Members, Sizes
+from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_members
+from inplace.simulator.campaign.slots import Slot
+
+M1 = "M1 an epoch began without a list of its members, or with one that its JobSet does not allow"
+M2 = "M2 a worker started in a slot that the list does not name, or with another rank or size"
+M3 = "M3 the list of an epoch changed"
+M4 = "M4 spares became members before the wait was over"
+TOLERANCE_S = 0.05  # of a wait: the timer of a loop is not exact
+NODES_S = 60.0  # after a change of a node, members may move away from it at any time
+EXCHANGED = "members"  # the trigger of a restart in which spares become members
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is known of one JobSet.
+
+    Args:
+        lists: of each epoch that ran, its members.
+        has_list: the status has a place for members.
+        sizes: every number that a version of the JobSet has allowed.
+        synced_s: when S was written.
+        exchanged: the epochs that ended so that spares become members.
+    """
+
+    lists: dict[int, Members] = field(default_factory=dict)
+    has_list: bool = False
+    sizes: set[int] = field(default_factory=set)
+    synced_s: float = 0.0
+    exchanged: set[int] = field(default_factory=set)
+
+
+class MemberRules:
+    """The rules of groups with spares.
+
+    Args:
+        breaks: takes a rule and how it was broken.
+    """
+
+    def __init__(self, breaks: Callable[[str, str], None]) -> None:
+        self._breaks = breaks
+        self._groups: dict[str, _Group] = defaultdict(_Group)
+        self._left_s = float("-inf")  # a node was closed to Pods, or opened again
+
+    def of(self, jobset: str, epoch: int) -> Members | None:
+        """Return who runs in an epoch; None where the JobSet has no spares, or that epoch no list."""
+        return self._groups[jobset].lists.get(epoch)
+
+    def slots(self, jobset: KubeObject, members: Members) -> list[Slot]:
+        """Return the slots that a list names."""
+        (replicated,) = jobset["spec"]["replicatedJobs"]
+        name = f"{jobset['metadata']['name']}-{replicated['name']}-0"
+        return [(name, str(slot)) for slot in members.slots()]
+
+    def note_node(self, node: KubeObject) -> None:
+        """Note that Pods may have to leave a node."""
+        if node["spec"].get("unschedulable") or node["spec"].get("taints"):
+            self._left_s = asyncio.get_running_loop().time()
+
+    def observe(self, jobset: KubeObject, before: tuple[int, int], after: tuple[int, int], *, exact: bool) -> None:
+        """Judge a version of a JobSet.
+
+        Args:
+            jobset: with the annotation and the status that are judged.
+            before: S and D of the version before.
+            after: S and D of this one.
+            exact: the controllers' clocks are right.
+        """
+        group = self._groups[jobset["metadata"]["uid"]]
+        text = own_status(jobset).get(wire.MEMBERS_FIELD)
+        group.has_list |= text is not None
+        group.sizes |= sizes_of(jobset)
+        if not group.has_list:
+            return
+        now_s, (synced, deprecated) = asyncio.get_running_loop().time(), after
+        members = read_members(text)
+        if synced > before[0]:
+            group.synced_s = now_s
+            if synced > deprecated:
+                self._judge_list(group, synced, members, text)
+        elif members is not None and members.epoch == synced and group.lists.get(synced, members) != members:
+            self._breaks(M3, f"{group.lists[synced]} became {members}")
+        if deprecated > before[1] and deprecated == synced and _trigger(jobset) == EXCHANGED:
+            group.exchanged.add(deprecated)
+            left_s = group.synced_s + policy_of(jobset).wait_s - now_s
+            if exact and left_s > TOLERANCE_S and now_s - self._left_s > NODES_S:
+                self._breaks(M4, f"epoch {deprecated} ended {left_s:.3f} s too early")
+
+    def has_exchanged(self, jobset: KubeObject, synced: int) -> bool:
+        """Say whether the epoch before S ended so that spares become members."""
+        return synced - 1 in self._groups[jobset["metadata"]["uid"]].exchanged
+
+    def started(self, jobset: str, pod: str, slot: Slot, epoch: int, membership: Membership | None) -> None:
+        """Judge the start of a worker."""
+        group = self._groups[jobset]
+        if not group.has_list:
+            return
+        members = group.lists.get(epoch)
+        rank = members.rank_of(int(slot[1])) if members is not None else None
+        if members is None or rank is None:
+            self._breaks(M2, f"{pod} starts in epoch {epoch}, whose list is {members}")
+        elif membership is None or (membership.rank, membership.size) != (rank, members.size):
+            self._breaks(M2, f"{pod} starts in epoch {epoch} as {membership}, whose list is {members}")
+
+    def _judge_list(self, group: _Group, synced: int, members: Members | None, text: object) -> None:
+        if members is None or members.epoch != synced or members.skipped:
+            self._breaks(M1, f"S became {synced} with the list {text!r}")
+            return
+        group.lists[synced] = members
+        if members.size not in group.sizes:
+            self._breaks(M1, f"S became {synced} with {members.size} members, allowed are {sorted(group.sizes)}")
+
+
+def own_status(jobset: KubeObject) -> dict[str, Any]:
+    """Return the part of the status that has S and D: that of the only scope, if there is one."""
+    status: dict[str, Any] = jobset.get("status") or {}
+    scopes = status.get(wire.SCOPED_EPOCHS) or []
+    return scopes[0] if len(scopes) == 1 else status
+
+
+def policy_of(jobset: KubeObject) -> MemberPolicy:
+    """Return how many members a JobSet should have; all where its numbers do not fit its Pods."""
+    slots = int(jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"])
+    given = MEMBERS.read(jobset["metadata"].get("annotations") or {}) or {}
+    most = given.get("max", slots)
+    sizes = Sizes(given.get("min", most), most, given.get("step", 1))
+    return MemberPolicy(sizes if most <= slots else Sizes(slots, slots), given.get("wait", WAIT_S))
+
+
+def sizes_of(jobset: KubeObject) -> set[int]:
+    """Return the numbers of members that a version of a JobSet allows."""
+    sizes = policy_of(jobset).sizes
+    return set(range(sizes.least, sizes.most + 1, sizes.step))
+
+
+def _trigger(jobset: KubeObject) -> str:
+    return str(((jobset.get("status") or {}).get(wire.LAST_GROUP_RESTART) or {}).get("trigger") or "")
