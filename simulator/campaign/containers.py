@@ -249,5 +249,6 @@ def _config(machine: Machine, run: ContainerRun) -> AgentConfig:
         config,
         previous_epoch=max(known, default=None),
         reached_epoch=max(ran or 0, (announced or 1) - 1),
+        ran_epoch=ran or 0,
         progress_dir=str(watched.folder(uid)) if watched is not None else "",
     )
