@@ -336,6 +336,7 @@ class Judge:
             if not self._judge_telling(history, meta):  # it announced, maybe what a user had written already
                 slot, self._epochs[uid] = slot_of(obj), int(text)
                 history.announced[slot] = max(int(text), history.announced.get(slot, 0))
+                self.members.note_announced(_jobset_of(obj), slot, int(text))
         elif before is not None and text != _epoch_text(before):
             history.forged.add((slot_of(obj), text))
 

@@ -40,6 +40,7 @@ class _Group:
         sizes: every number that a version of the JobSet has allowed.
         synced_s: when S was written.
         exchanged: the epochs that ended so that spares become members.
+        announced_s: when a slot announced an epoch first.
     """
 
     lists: dict[int, Members] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class _Group:
     sizes: set[int] = field(default_factory=set)
     synced_s: float = 0.0
     exchanged: set[int] = field(default_factory=set)
+    announced_s: dict[tuple[Slot, int], float] = field(default_factory=dict)
 
 
 class MemberRules:
@@ -64,6 +66,19 @@ class MemberRules:
     def of(self, jobset: str, epoch: int) -> Members | None:
         """Return who runs in an epoch; None where the JobSet has no spares, or that epoch no list."""
         return self._groups[jobset].lists.get(epoch)
+
+    def synced_s(self, jobset: KubeObject) -> float:
+        """Return when S was written."""
+        return self._groups[jobset["metadata"]["uid"]].synced_s
+
+    def announced_s(self, jobset: KubeObject, members: Members) -> float:
+        """Return when the last member announced its epoch first."""
+        announced = self._groups[jobset["metadata"]["uid"]].announced_s
+        return max(announced.get((slot, members.epoch), 0.0) for slot in self.slots(jobset, members))
+
+    def note_announced(self, jobset: str, slot: Slot, epoch: int) -> None:
+        """Note an announcement."""
+        self._groups[jobset].announced_s.setdefault((slot, epoch), asyncio.get_running_loop().time())
 
     def slots(self, jobset: KubeObject, members: Members) -> list[Slot]:
         """Return the slots that a list names."""

@@ -17,7 +17,7 @@ from random import Random
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.mode import Mode
-from inplace.simulator.campaign import hangs, liveness
+from inplace.simulator.campaign import hangs, liveness, spares
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.process import campaign_runner
@@ -195,11 +195,14 @@ async def _course(world: World, strikes: Sequence[ScheduledFault], until_s: floa
     await world.calm()
     await liveness.converge(world)
     world.restart_s = await liveness.restart_cheaply(world)
+    if world.scenario.members is not None:
+        await spares.exchange(world)
     if world.machine.watched is not None:
         await hangs.save_once(world, world.machine.watched)
         await hangs.hang_once(world, world.machine.watched)
     if world.scenario.completes:
         await liveness.complete(world)
+        await spares.end_spares(world)
     watch.cancel()
 
 
