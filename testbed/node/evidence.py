@@ -17,7 +17,10 @@ from testbed.node.history import RELISTED, History
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """One worker process: who it was, in which epoch it ran, from when to (at least) when, and how it ended."""
+    """One worker process: who it was, in which epoch it ran, from when to (at least) when, and how it ended.
+
+    In a group with spares its slot ends with the rank that it plays, as JOB_COMPLETION_INDEX does there.
+    """
 
     pod: str
     uid: str
@@ -26,6 +29,8 @@ class WorkerRecord:
     born_s: float
     alive_s: float
     ended: str
+    rank: int = -1
+    size: int = -1
 
 
 def lives(folder: Path) -> list[WorkerRecord]:
@@ -66,6 +71,7 @@ def violations(
         *_two_epochs_at_once(seen),
         *_twice_in_an_epoch(seen),
         *_before_the_barrier(seen, history, slots),
+        *_of_another_size(seen, slots),
         *_backwards(history),
         *_recreated(history, set(lost)),
         *_too_often(seen, restarts_max),
@@ -106,6 +112,15 @@ def _before_the_barrier(seen: Sequence[WorkerRecord], history: History, slots: M
         if len(announced) < needed and version.event != RELISTED:  # then the order of the writes is lost
             broken.append(f"S3: epoch {epoch} was synced after {len(announced)} of {needed} announcements")
     return broken
+
+
+def _of_another_size(seen: Sequence[WorkerRecord], slots: Mapping[int, int]) -> list[str]:
+    """S3 with spares: each worker was told a rank below the group's size, and that size."""
+    return [
+        f"S3: {life.pod} ran epoch {life.epoch} as rank {life.rank} of {life.size}"
+        for life in seen
+        if life.size >= 0 and not 0 <= life.rank < life.size == slots[max(at for at in slots if at <= life.epoch)]
+    ]
 
 
 def _backwards(history: History) -> list[str]:

@@ -1,5 +1,6 @@
 """A training group on real nodes: apply it, disturb it, wait for it, judge it."""
 
+import asyncio
 import os
 import signal
 import time
@@ -15,12 +16,16 @@ from testbed.kube_client import create
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives, ran, violations
-from testbed.node.history import History
+from testbed.node.history import History, epochs_of
 from testbed.node.machine import Node
 from testbed.waiting import until
 
 SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""
+
+CALM_S: Final = 5.0
+"""From the last Pod's readiness to what is measured: kubelet writes the statuses of Pods that start one by one, and the
+training that loses its place has started long ago."""
 
 VICTIM: Final = 1
 LAG_S_MAX: Final = 2.0
@@ -35,7 +40,11 @@ def _as_it_is(jobset: KubeObject) -> None:
 
 
 class Group:
-    """One JobSet in a namespace of its own."""
+    """One JobSet in a namespace of its own.
+
+    Args:
+        pods: how many Pods train, each of which is a slot; in a group with spares a slot is a rank.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str, *, pods: int, restarts_max: int) -> None:
         self.cluster = cluster
@@ -83,6 +92,19 @@ class Group:
         with suppress(AssertionError):
             await until(shown, f"S = {epoch} after its announcements", timeout_s=LAG_S_MAX)
 
+    async def until_ready(self, spares: int = 0) -> None:
+        """Return when the group runs its first epoch, and its Pods are Ready for a while, as those of a training are.
+
+        The Job controller takes the moment at which a Pod stopped being Ready for its end.
+        """
+        await self.until_runs(1)
+
+        def holds() -> bool:
+            return len([pod for pod in self.live() if is_ready(pod)]) == self.slots + spares
+
+        await until(holds, "all Pods are Ready", timeout_s=SETTLED_S_MAX, also=self.state)
+        await asyncio.sleep(CALM_S)
+
     async def until_ended(self, terminal: str) -> None:
         """Return when the JobSet is in a terminal state."""
         await until(
@@ -94,7 +116,7 @@ class Group:
 
     def epochs(self) -> tuple[int, int]:
         """Return (S, D) as seen last."""
-        return wire.epochs_of_status(self.history.jobset().get("status") or {})
+        return epochs_of(self.history.jobset())
 
     def pods(self) -> list[KubeObject]:
         """Return the Pods as seen last, by slot."""
@@ -111,9 +133,17 @@ class Group:
             if pod["status"].get("phase") not in ("Failed", "Succeeded") and "deletionTimestamp" not in pod["metadata"]
         ]
 
+    def live_on(self, node: Node) -> list[KubeObject]:
+        """Return the live Pods on a node."""
+        return [pod for pod in self.live() if pod["spec"].get("nodeName") == node.name]
+
     def uids(self) -> set[str]:
         """Return the uids of the Pods that are there."""
         return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def ranks(self, epoch: int) -> dict[int, str]:
+        """Return who plays which rank in an epoch: the uid of its Pod; nothing in a group without spares."""
+        return {life.rank: life.uid for life in lives(self.evidence) if life.epoch == epoch and life.rank >= 0}
 
     def is_gone(self) -> bool:
         """Say whether no Pod is left."""
@@ -215,17 +245,25 @@ class Group:
         return [*tails, *(node.logs() for node in self.cluster.nodes)]
 
 
+def is_ready(pod: KubeObject) -> bool:
+    """Say whether a Pod is Ready."""
+    conditions = pod["status"].get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+
+
 @asynccontextmanager
 async def running_group(
-    cluster: Cluster, mode: str, *, pods: int = 3, restarts_max: int = 10, change: Change = _as_it_is
+    cluster: Cluster, mode: str, *, pods: int = 3, spares: int = 0, restarts_max: int = 10, change: Change = _as_it_is
 ) -> AsyncIterator[Group]:
-    """Run a group of workers that keep records, after a test's own change of the JobSet."""
+    """Run a group of workers that keep records, and of spares, after a test's own change of the JobSet."""
     group = Group(cluster, await cluster.plane.create_namespace(), pods=pods, restarts_max=restarts_max)
     group.evidence.mkdir(parents=True)
     group.evidence.chmod(0o777)
     documents = manifests.documents(
-        mode, group.namespace, pods=pods, restarts_max=restarts_max, evidence=group.evidence
+        mode, group.namespace, pods=pods + spares, restarts_max=restarts_max, evidence=group.evidence
     )
+    if spares:
+        manifests.have_members(documents[-1], pods)
     change(documents[-1])
     async with running(group, documents):
         yield group

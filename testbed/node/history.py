@@ -80,13 +80,13 @@ class History:
 
     def epochs(self) -> list[tuple[int, int]]:
         """Return (S, D) of each version of the JobSet."""
-        return [wire.epochs_of_status(each.stored.get("status") or {}) for each in self._of("JobSet")]
+        return [epochs_of(each.stored) for each in self._of("JobSet")]
 
     def synced(self) -> dict[int, Version]:
         """Return, for each S > 0, the first version of the JobSet that had it."""
         first: dict[int, Version] = {}
         for version in self._of("JobSet"):
-            epoch, _ = wire.epochs_of_status(version.stored.get("status") or {})
+            epoch, _ = epochs_of(version.stored)
             if epoch:
                 first.setdefault(epoch, version)
         return first
@@ -160,6 +160,14 @@ class History:
         except aiohttp.ClientError:
             pass
         return since
+
+
+def epochs_of(jobset: KubeObject) -> tuple[int, int]:
+    """Return (S, D) of a JobSet, or of its only scope: a group with spares is one."""
+    status = jobset.get("status") or {}
+    scopes = wire.scope_names(status)
+    scoped = wire.status_of_scope(status, scopes[0]) if len(scopes) == 1 else None
+    return wire.epochs_of_status(scoped or status)
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> Any:

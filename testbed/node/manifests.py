@@ -99,6 +99,11 @@ def fence_after(jobset: KubeObject, length_s: int) -> None:
     jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(length_s)
 
 
+def have_members(jobset: KubeObject, members: int) -> None:
+    """Let so many Pods train; the others are spares."""
+    jobset["metadata"].setdefault("annotations", {})[wire.MEMBERS] = f"max={members}"
+
+
 def fill_nodes(jobset: KubeObject, cores: int) -> None:
     """Let each Pod ask for more than half of a node's cores: no two fit on one."""
     (worker,) = _pod_of(jobset)["containers"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.places import PAIRS, SCENES, WHAT, figures_of, since
+from benchmarks.lost_places import since
+from benchmarks.places import PAIRS, SCENES, WHAT, figures_of
 
 
 def test_moments_count_from_their_beginning() -> None:

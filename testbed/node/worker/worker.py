@@ -7,7 +7,8 @@ share.
 
 What it imports is part of what a restart takes, so it does without pathlib, json and signal.
 
-Once a second it says its step in INPLACE_PROGRESS_DIR, if it has that: a number in a file, as any program can.
+Once a second it says its step in INPLACE_PROGRESS_DIR, if it has that: a number in a file, as any program can. When
+INPLACE_SAVE_FILE names its epoch, it ends as a rank that has saved; it has nothing to write.
 
 An order is a file EVIDENCE/POD.order: "exit N", or "oom", or "hang" (which ignores SIGTERM). It is obeyed once.
 """
@@ -25,6 +26,7 @@ BORN_S = time.monotonic()
 BEAT_S = 0.05
 STEP_S = 1.0
 RECORD_BYTES = 512
+SAVED = 75  # as examples/train.py ends after a save
 BITE_BYTES = 16 * 1024 * 1024
 
 
@@ -39,6 +41,8 @@ def main() -> None:
         "born_s": BORN_S,
         "alive_s": time.monotonic(),
         "ended": "",
+        "rank": int(os.environ.get("INPLACE_RANK", "-1")),
+        "size": int(os.environ.get("INPLACE_SIZE", "-1")),
     }
     name = f"{folder}/{record['slot']}.{record['epoch']}.{time.time_ns()}"
     file = os.open(f"{name}.begun", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
@@ -54,13 +58,16 @@ def main() -> None:
     signal(SIGTERM, told_to_stop)
     write()
     os.rename(f"{name}.begun", f"{name}.life")
-    order = f"{folder}/{pod}.order"
+    order, save = f"{folder}/{pod}.order", os.environ.get("INPLACE_SAVE_FILE", "")
     say_step = steps_in(os.environ.get("INPLACE_PROGRESS_DIR", ""))
     while True:
         write()
         say_step()
         if os.path.exists(order):
             obey(take(order), write)
+        if save and is_asked(save, record["epoch"]):
+            write("saved")
+            os._exit(SAVED)
         time.sleep(BEAT_S)
 
 
@@ -77,6 +84,15 @@ def steps_in(folder: str) -> "Callable[[], None]":
             os.pwrite(file, f"{step}\n".encode(), 0)
 
     return say
+
+
+def is_asked(save: str, epoch: object) -> bool:
+    """Say whether the workers of an epoch are to save and end."""
+    try:
+        with open(save) as file:
+            return file.read().strip() == str(epoch)
+    except FileNotFoundError:
+        return False
 
 
 def json_of(record: "dict[str, str | int | float]") -> str:
