@@ -133,6 +133,7 @@ class HttpBarrier(Barrier):
             PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE
         )
         self._lifted = asyncio.Event()
+        self._ready = asyncio.Event()  # lifted, or a spare: what a probe with the query waits for first
         self._is_bypassed = False
         self._report: BarrierState | None = None
 
@@ -149,14 +150,20 @@ class HttpBarrier(Barrier):
         """Answer 200 from now on."""
         self._is_bypassed = epoch is None  # no guard tells of a worker that runs without an epoch
         self._lifted.set()
+        self._ready.set()
 
     def close(self) -> None:
         """Answer 503 again."""
         self._lifted.clear()
+        self._ready.clear()
 
     def report(self, report: BarrierState) -> None:
         """Keep the newest report for the next answer."""
         self._report = report
+        if report.spare:
+            self._ready.set()
+        elif not self._lifted.is_set():
+            self._ready.clear()
 
     async def stop(self) -> None:
         """Close the listener and every exchange."""
@@ -223,7 +230,8 @@ class HttpBarrier(Barrier):
 
     async def _until_up(self, head: bytes) -> None:
         """Return when the answer to a request is 200."""
-        await self._lifted.wait()
+        _, query = _target(head)
+        await (self._ready if query == WORKER_QUERY else self._lifted).wait()
         while not self._is_up(head):
             await self._clock.sleep(WORKER_LOOK_S)
 

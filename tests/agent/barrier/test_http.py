@@ -284,6 +284,20 @@ async def test_who_prefers_to_wait_is_answered_at_the_lift() -> None:
             assert (await held)[0] == 200
 
 
+async def test_a_readiness_probe_is_answered_when_its_pod_becomes_a_spare() -> None:
+    """And a startup probe, which lets a worker start, is not."""
+    async with listening() as barrier:
+        barrier.runs = lambda: False
+        async with asyncio.timeout(10):
+            ready = asyncio.create_task(ask(barrier, held("/barrier-is-lifted?worker", 60)))
+            started = asyncio.create_task(ask(barrier, held("/barrier-is-lifted", 1)))
+            assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 503
+            assert not ready.done()
+            barrier.report(BarrierState("waiting", 3, 2, 1, 0.0, None, spare=True))
+            assert (await ready)[0] == 200
+            assert (await started)[0] == 503
+
+
 @pytest.mark.parametrize("preference", ["wait=0", "wait=-1", "wait=soon", "handling=lenient"])
 async def test_a_preference_that_names_no_time_holds_nothing(preference: str) -> None:
     """Any other preference is ignored, as RFC 7240 requires."""
