@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import pytest
@@ -16,16 +17,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MEMBERS: Final = 3
 LOST: Final = 1
+BACK_S_MAX: Final = 35.0  # the Job controller waits for 10 s; a probe that is held in vain takes 55 s
 
 
-def exit_codes(group: Group) -> dict[str, list[int | None]]:
-    """Return how each Pod's containers have ended, by the Pod's uid; None for one that runs."""
+def endings(group: Group) -> dict[str, tuple[str, int | None]]:
+    """Return how each Pod ended, by its uid: its phase, and its worker's exit code, None while that runs.
+
+    kubelet ends the agent beside a worker that has ended, and its exit code counts for nothing.
+    """
     return {
-        pod["metadata"]["uid"]: [
-            (each["state"].get("terminated") or {}).get("exitCode")
-            for each in pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
-        ]
+        pod["metadata"]["uid"]: (pod["status"]["phase"], exit_code)
         for pod in group.pods()
+        for each in pod["status"].get("containerStatuses", ())
+        for exit_code in [(each["state"].get("terminated") or {}).get("exitCode")]
     }
 
 
@@ -41,15 +45,20 @@ async def test_a_spare_plays_the_rank_of_a_deleted_member(cluster: Cluster, mode
         assert sorted(ranks) == list(range(MEMBERS))
         (spare,) = before - set(ranks.values())
 
+        deleted_s = time.monotonic()
         await group.delete(next(pod for pod in group.live() if pod["metadata"]["uid"] == ranks[LOST]))
         await group.until_runs(2)
+        restarted_s = time.monotonic()
         assert group.ranks(2) == ranks | {LOST: spare}
 
         await until(
             lambda: len([pod for pod in group.live() if is_ready(pod)]) == MEMBERS + 1,
             "a new spare that is Ready",
-            timeout_s=SETTLED_S_MAX,
+            timeout_s=BACK_S_MAX,
             also=group.state,
+        )
+        print(
+            f"restarted after {restarted_s - deleted_s:.1f} s, a new spare after {time.monotonic() - deleted_s:.1f} s"
         )
         assert group.epochs() == (2, 1)
         assert group.broken() == []
@@ -59,10 +68,12 @@ async def test_a_spare_plays_the_rank_of_a_deleted_member(cluster: Cluster, mode
             if pod["metadata"]["uid"] in members:
                 group.order(pod, "exit 0")
         await group.until_ended(wire.TERMINAL_COMPLETED)
+        completed_s = time.monotonic()
         await until_complete(cluster, group)
-        ended = {uid: codes for uid, codes in exit_codes(group).items() if uid != ranks[LOST]}
+        print(f"the Job is Complete {time.monotonic() - completed_s:.1f} s after the JobSet is Completed")
+        ended = {uid: ending for uid, ending in endings(group).items() if uid != ranks[LOST]}
         assert len(ended) == MEMBERS + 1
-        assert {code for codes in ended.values() for code in codes} == {0}
+        assert set(ended.values()) == {("Succeeded", 0)}
         assert group.epochs() == (2, 1)
         assert group.broken() == []
 
