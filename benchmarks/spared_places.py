@@ -15,7 +15,6 @@ from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import WorkerRecord, lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
-from testbed.node.history import epochs_of
 from testbed.waiting import until
 
 MEMBERS: Final = 2 * DRAINED
@@ -109,10 +108,9 @@ async def spared_moments(group: Group, before: set[str], lost: int, began_s: flo
     exchanged = [rank for rank, uid in new.items() if old[rank] != uid]
     if len(exchanged) != lost or not set(new.values()) <= before:
         raise SystemExit(f"expected that {lost} spares play {lost} ranks, saw {old} and then {new}")
-    over_s = group.history.first_s("JobSet", lambda jobset: epochs_of(jobset)[1] == 1)
-    moments = {"over": over_s, "all_new": max(life.born_s for life in _workers(group, 2))}
-    gap_s = moments["all_new"] - min(life.alive_s for life in _workers(group, 1))
-    return since(began_s, moments) | {"gap": gap_s}
+    new_s = max(life.born_s for life in _workers(group, 2))
+    gap_s = new_s - min(life.alive_s for life in _workers(group, 1))
+    return since(began_s, {"all_new": new_s}) | {"gap": gap_s}
 
 
 def _workers(group: Group, epoch: int) -> Sequence[WorkerRecord]:
