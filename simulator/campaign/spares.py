@@ -102,7 +102,10 @@ async def _lose_spare(world: World) -> None:
     lost, running, epochs = spares[0], dict(world.judge.running), epochs_of(world)
     await _delete(world, lost)
     uid = lost["metadata"]["uid"]
-    replaced = lambda: is_full(world) and all(pod["metadata"]["uid"] != uid for pod in world.pods)  # noqa: E731
+
+    def replaced() -> bool:
+        return is_full(world) and all(pod["metadata"]["uid"] != uid for pod in world.pods)
+
     await until(world, lambda: replaced() or epochs_of(world) != epochs, TOGETHER_S, M5)
     await world.clock.sleep(SETTLED_S)
     if epochs_of(world) != epochs or world.judge.running != running:
@@ -121,7 +124,10 @@ async def _lose_member(world: World) -> None:
     if has_room:
         await _set_room(world, nodes, 0)
     began_s, epoch = world.now_s, before.epoch
-    restarted = lambda: is_together(world) and epochs_of(world)[0] > epoch  # noqa: E731
+
+    def restarted() -> bool:
+        return is_together(world) and epochs_of(world)[0] > epoch
+
     await _delete(world, victim)
     await until(world, lambda: restarted() or bool(terminal(world)), TOGETHER_S + policy.wait_s, M6)
     if terminal(world):

@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks import policies
 from benchmarks.chart import draw_bars
-from benchmarks.policies import ADVISED, CHECKPOINT_S, NONE, PODS, POLICIES, TO_END, Scenario, Training, judged, train
+from benchmarks.policies import CHECKPOINT_S, TO_END, Training, judged, train
+from benchmarks.policy_scenarios import ADVISED, FULL, NONE, PLACES, PODS, POLICIES, Scenario
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 
@@ -80,3 +82,16 @@ def test_bad_nodes_finish_a_training_that_a_flaky_node_holds_up(monkeypatch: pyt
     ended = virtual_time.run(train(bug, POLICIES["no progress"], 0))
     assert not ended.is_done
     assert ended.finished_s < 0.5 * policies.END_S
+
+
+@pytest.mark.slow
+def test_a_spare_keeps_a_group_in_a_full_cluster_at_work() -> None:
+    """Where a node is away often and no other is free, it trains faster with a spare, which costs its own node."""
+    scenario = FULL["a node is away often"]
+    without, spared = (
+        virtual_time.run(train(scenario, {wire.MEMBERS: members} if members else {}, 0, spares))
+        for spares, members in (PLACES["no spare"], PLACES["2 spares"])
+    )
+    assert spared.finished_s < without.finished_s
+    assert spared.lost_node_hours < without.lost_node_hours
+    assert spared.spares == 2
