@@ -90,6 +90,10 @@ class NodeMarksReader:
         if new is None:
             assert old is not None
             self._cordoned.discard(old.metadata.name)
+            for group in tuple(self.membership):
+                for scope_ledger in group.ledgers.values():
+                    if scope_ledger.members is not None and scope_ledger.marked.unmark(old.metadata.name):
+                        self.membership.wake(group.key, 0.0)  # nobody moves; the answer about another mark comes again
         elif new.metadata.name not in self._cordoned:
             self._cordoned.add(new.metadata.name)
             for group in tuple(self.membership):

@@ -178,10 +178,13 @@ class Group:
         return self.ledgers.get(name)
 
     def number_of(self, slot: Slot) -> int | None:
-        """Return a slot's place in its group; None where the spec has none for it."""
+        """Return a slot's place in its group, or the rank that it plays; None where the spec has none for it."""
         job, first = self.jobset.find_replicated_job(slot.replicated_job), self.jobset.numbers.first_slot
         if job is None or slot.completion_index < 0:
             return None
+        own = self.ledger_of(slot.replicated_job)
+        if own is not None and own.members is not None and own.members.members is not None:
+            return own.members.members.rank_of(slot.completion_index)
         return first[job.name] + slot.job_index * job.parallelism + slot.completion_index
 
     def decide(self, name: str) -> Decision:

@@ -118,6 +118,13 @@ class MarkedPods:
         if marked is not None:
             self._leaving[uid] = marked
 
+    def unmark(self, node: str) -> bool:
+        """Drop what was answered about the Pods of a node; say whether one of them was to leave."""
+        found = [uid for uid, marked in self._leaving.items() if marked.pod.spec.node_name == node]
+        for uid in found:
+            self.forget(uid)
+        return bool(found)
+
     def forget(self, uid: str) -> bool:
         """Drop a Pod that is gone; say whether it makes room for another that is to leave."""
         self._asked_s.pop(uid, None)
