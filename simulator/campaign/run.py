@@ -194,6 +194,8 @@ async def _course(world: World, strikes: Sequence[ScheduledFault], until_s: floa
     await world.clock.sleep(max(0.0, until_s - world.now_s))
     await world.calm()
     await liveness.converge(world)
+    if world.scenario.members is not None:
+        await spares.until_full(world)  # a spare that announces late would pay for two epochs in one restart
     world.restart_s = await liveness.restart_cheaply(world)
     if world.scenario.members is not None:
         await spares.exchange(world)

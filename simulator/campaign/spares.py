@@ -38,7 +38,7 @@ async def exchange(world: World) -> None:
     Raises:
         ViolationError: it costs more than it should.
     """
-    await _until_full(world)
+    await until_full(world)
     if terminal(world):
         return
     await _lose_spare(world)
@@ -88,7 +88,12 @@ def active(world: World) -> list[KubeObject]:
     return [pod for pod in world.pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
 
 
-async def _until_full(world: World) -> None:
+async def until_full(world: World) -> None:
+    """Wait until the group has its full size, and its spares have announced the next epoch.
+
+    Raises:
+        ViolationError: it does not get there.
+    """
     await until(world, lambda: is_full(world) or bool(terminal(world)), GROWN_S, M7)
 
 
@@ -147,7 +152,7 @@ async def _lose_member(world: World) -> None:
         if world.judge.clocks_agree and world.judge.members.synced_s(world.jobset) - announced_s > LIFT_S:
             raise ViolationError(M6, f"the barrier waited, although a spare was there: {after}")
     await _set_room(world, nodes, world.scenario.pods_per_node + 1)
-    await _until_full(world)
+    await until_full(world)
     if has_room and size == before.size and not terminal(world) and epochs_of(world)[0] != after.epoch:
         raise ViolationError(M5, f"{after} became epochs {epochs_of(world)} when the lost slot's Pod came back")
 
