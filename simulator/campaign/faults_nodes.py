@@ -177,6 +177,49 @@ async def _cordoned(world: World, rng: Random, name: str) -> None:
     await cordon(False)
 
 
+@fault("node-drained", NODE, "a node is cordoned, its Pods are evicted a moment later, and it is opened again")
+async def _drained(world: World, rng: Random, name: str) -> None:
+    nodes = sorted({pod["spec"]["nodeName"] for pod in world.pods if "nodeName" in pod["spec"]})
+    if not nodes:
+        return
+    node = rng.choice(nodes)
+
+    async def cordon(on: bool) -> None:
+        body = {"spec": {"unschedulable": on or None}}
+        await accepted(world.client("user").patch(NODES, None, node, body, kind=MERGE_PATCH))
+
+    await cordon(True)
+    world.at_calm.append(lambda: cordon(False))
+    await world.clock.sleep(rng.choice((0.0, rng.uniform(0.0, 4.0))))
+    for pod in [pod for pod in world.pods if pod["spec"].get("nodeName") == node]:
+        if not world.is_calm:
+            await _ask(world, name, pod, evict(world, pod["metadata"]["name"]))
+    await world.clock.sleep(rng.uniform(0.5, 12.0))
+    await cordon(False)
+
+
+@fault("nodes-full", NODE, "a Pod is deleted, and for seconds no node has room for another")
+async def _full(world: World, rng: Random, name: str) -> None:
+    if (pod := _one_pod(world, rng)) is None:
+        return
+
+    async def room_again() -> None:
+        await set_room(world, world.scenario.pods_per_node + 1)
+
+    await set_room(world, 0)
+    world.at_calm.append(room_again)
+    await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
+    await world.clock.sleep(rng.uniform(1.0, 15.0))
+    await room_again()
+
+
+async def set_room(world: World, pods: int) -> None:
+    """Let so many Pods fit on each node, without closing it to those that are there."""
+    body = {"status": {"allocatable": {"pods": str(pods)}}}
+    for _, node in list(world.servers[0].store.collection(("", "nodes")).objects):
+        await accepted(world.client("user").patch(NODES, None, node, body, kind=MERGE_PATCH, subresource="status"))
+
+
 @fault("kubelet-pause", NODE, "a kubelet pauses for seconds while its containers run on")
 async def _kubelet_pause(world: World, rng: Random, name: str) -> None:
     if not world.kubelet_processes:

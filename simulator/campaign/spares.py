@@ -10,10 +10,10 @@ Judge a group with spares once faults have stopped: what the loss of a spare and
 
 from __future__ import annotations
 
-from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
+from inplace.simulator.campaign.faults_nodes import set_room
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of, is_together, terminal, until
 from inplace.simulator.campaign.member_rules import policy_of
@@ -125,9 +125,8 @@ async def _lose_member(world: World) -> None:
     size = min(before.size, policy.sizes.fit(slots - 1))
     victim = next(pod for pod in active(world) if _plays(before, pod))
     has_room = size > 0
-    nodes = [key[1] for key in world.servers[0].store.collection(("", "nodes")).objects]
     if has_room:
-        await _set_room(world, nodes, 0)
+        await set_room(world, 0)
     began_s, epoch = world.now_s, before.epoch
 
     def restarted() -> bool:
@@ -151,7 +150,7 @@ async def _lose_member(world: World) -> None:
         announced_s = max(world.judge.members.announced_s(world.jobset, after), began_s)
         if world.judge.clocks_agree and world.judge.members.synced_s(world.jobset) - announced_s > LIFT_S:
             raise ViolationError(M6, f"the barrier waited, although a spare was there: {after}")
-    await _set_room(world, nodes, world.scenario.pods_per_node + 1)
+    await set_room(world, world.scenario.pods_per_node + 1)
     await until_full(world)
     if has_room and size == before.size and not terminal(world) and epochs_of(world)[0] != after.epoch:
         raise ViolationError(M5, f"{after} became epochs {epochs_of(world)} when the lost slot's Pod came back")
@@ -160,13 +159,6 @@ async def _lose_member(world: World) -> None:
 async def _delete(world: World, pod: KubeObject) -> None:
     world.judge.note_cause_of(pod)
     await world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"])
-
-
-async def _set_room(world: World, nodes: list[str], pods: int) -> None:
-    """Let so many Pods fit on each node, without closing it to those that are there."""
-    body = {"status": {"allocatable": {"pods": str(pods)}}}
-    for node in nodes:
-        await world.client("user").patch(NODES, None, node, body, kind=MERGE_PATCH, subresource="status")
 
 
 def _plays(members: Members, pod: KubeObject) -> bool:
