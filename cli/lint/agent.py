@@ -35,6 +35,8 @@ def settled_environment(agent: Container) -> dict[str, str]:
     That is the mounted account's namespace, and upstream's defaults where no variable of ours switches to ours.
     """
     env = agent.values
+    if env.get("MEMBERS"):
+        env = {"JOB_COMPLETION_INDEX": "0"} | env  # which Kubernetes adds to each container of an Indexed Job
     if "NAMESPACE" in agent.env:
         return env
     return (_UPSTREAM if agent.has_upstream_names else {}) | env | {"NAMESPACE": "default"}

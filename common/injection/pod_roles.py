@@ -195,7 +195,7 @@ class Member:
         written = {wire.RESTART_SCOPE: self.name if self.annotations.get(wire.RESTART_SCOPE) in DIVIDING else ""}
         template = (self.template.get("metadata") or {}).get("annotations") or {}
         if wire.MEMBERS in {**self.annotations, **template}:
-            written |= {wire.RESTART_SCOPE: self.name, wire.MEMBERS: "the host names of its Pods"}
+            written |= {wire.RESTART_SCOPE: self.name, wire.MEMBERS: "*"}  # or its Pods' host names
         after_s = fence_after_s(self.annotations)
         if after_s is not None and not self.job_spec.get("podFailurePolicy"):
             written[wire.FENCE_AFTER] = str(after_s)
