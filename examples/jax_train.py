@@ -1,18 +1,20 @@
 """
 Train a small network with JAX, data-parallel over processes, and go on from the newest checkpoint after a restart.
 
-The network learns what another, fixed one says of random points. Each process computes the gradient of its own share of
-a batch; XLA averages it over all of them. A batch depends on the step alone, so a step gives the same loss in each run.
+The network learns what another, fixed one says of random points. A step has MICRO_BATCHES micro-batches, by default one
+for each process. Process r of n takes the numbers r, r + n, r + 2n and so on, and XLA sums the gradients of all. So the
+step is the same one with fewer processes. It depends on its number alone, so it gives the same loss in each run.
 
 Every step gathers (epoch, step) from all processes, and a process that sees two of them ends with an error BEFORE it
 uses the step's result: processes of two generations cannot train together.
 
 Each process saves the whole state in a folder of its own. After a restart the newest state that any of them can read
-goes to all, so a process may come back with a broken checkpoint or with none.
+goes to all, so a process may come back with a broken checkpoint or with none. With CHECKPOINTS_SHARED all have one
+folder, and process 0 saves.
 
 Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
-0's DNS name), COORDINATOR_PORT, POD_IP, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S (pause),
-PROGRAM_DIR (see `step_program`), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+0's DNS name), COORDINATOR_PORT, POD_IP, MICRO_BATCHES, CHECKPOINT_DIR, CHECKPOINTS_SHARED, CHECKPOINT_EVERY, STEPS (0
+is until told), STEP_S (pause), PROGRAM_DIR (see `step_program`), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import inplace
 
-INPUTS, HIDDEN, SAMPLES = 16, 64, 64  # samples per process and step
+INPUTS, HIDDEN, SAMPLES = 16, 64, 64  # samples per micro-batch
 LEARNING_RATE, MOMENTUM = 0.02, 0.9
 SEED = 7
 COMPILE_S_MAX = 300
@@ -72,7 +74,9 @@ class Settings:
     coordinator: str
     port: int
     pod_ip: str
+    micro_batches: int
     folder: Path
+    saves: bool
     checkpoint_every: int
     steps: int
     step_s: float
@@ -83,14 +87,18 @@ class Settings:
     def from_env(cls, env: Mapping[str, str]) -> Settings:
         """Read the settings; the rank counts over all Jobs of the replicatedJob."""
         per_job = int(env.get("PODS_PER_JOB") or 1)
+        rank = int(env.get("JOB_INDEX") or 0) * per_job + int(env.get("JOB_COMPLETION_INDEX") or 0)
+        world = int(env.get("WORLD_SIZE") or per_job)
         return cls(
             epoch=int(env.get("INPLACE_EPOCH") or env.get("EPOCH") or 0),
-            rank=int(env.get("JOB_INDEX") or 0) * per_job + int(env.get("JOB_COMPLETION_INDEX") or 0),
-            world=int(env.get("WORLD_SIZE") or per_job),
+            rank=rank,
+            world=world,
             coordinator=env.get("COORDINATOR") or "localhost",
             port=int(env.get("COORDINATOR_PORT") or 29400),
             pod_ip=env.get("POD_IP") or "127.0.0.1",
+            micro_batches=int(env.get("MICRO_BATCHES") or world),
             folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
+            saves=rank == 0 or not env.get("CHECKPOINTS_SHARED"),
             checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
             steps=int(env.get("STEPS") or 0),
             step_s=float(env.get("STEP_S") or 0),
@@ -248,24 +256,40 @@ def step_program(everywhere: NamedSharding, arguments: tuple[Any, ...], folder: 
     return program
 
 
-def batch(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return this process's points of one step, (SAMPLES, INPUTS), and what the fixed network says of them."""
+def batch(number: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of one micro-batch, (SAMPLES, INPUTS), and what the fixed network says of them."""
     teacher = np.random.default_rng(SEED + 1)
     first, second = teacher.normal(size=(INPUTS, 8)), teacher.normal(size=(8, 1))
-    x = np.random.default_rng([SEED, rank, step]).normal(size=(SAMPLES, INPUTS))
+    x = np.random.default_rng([SEED, number, step]).normal(size=(SAMPLES, INPUTS))
     return x.astype(np.float32), np.tanh(x @ first / INPUTS**0.5).dot(second).astype(np.float32)
 
 
-def loss_of(weights: State, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the mean squared error of the network over a batch."""
+def own_batches(settings: Settings, step: int) -> list[np.ndarray]:
+    """Return this process's points of one step, their answers, and what each counts: 0 where it only fills up."""
+    total, world = settings.micro_batches, settings.world
+    numbers = range(settings.rank, -(-total // world) * world, world)
+    parts = [np.full((SAMPLES, 1), (number < total) / (total * SAMPLES), np.float32) for number in numbers]
+    batches = [(*batch(number, step), part) for number, part in zip(numbers, parts, strict=True)]
+    return [np.stack(arrays)[np.newaxis] for arrays in zip(*batches, strict=True)]
+
+
+def loss_of(weights: State, x: jax.Array, y: jax.Array, parts: jax.Array) -> jax.Array:
+    """Return what a micro-batch of each process adds to the step's mean squared error."""
     hidden = jnp.tanh(x @ weights["w1"] + weights["b1"])
-    return jnp.mean((hidden @ weights["w2"] + weights["b2"] - y) ** 2)
+    return jnp.sum(parts * (hidden @ weights["w2"] + weights["b2"] - y) ** 2)
 
 
-def update(state: State, x: jax.Array, y: jax.Array, marks: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+def update(state: State, *shares: jax.Array) -> tuple[State, jax.Array, jax.Array]:
     """Return the state after one step, the loss, and every process's mark."""
+    *batches, marks = shares
     weights = {name: value for name, value in state.items() if not name.endswith(".momentum")}
-    loss, slopes = jax.value_and_grad(loss_of)(weights, x, y)
+
+    def add(sums: Any, one: Any) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, sums, jax.value_and_grad(loss_of)(weights, *one)), None
+
+    zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, weights)
+    rounds = [array.swapaxes(0, 1) for array in batches]  # in each one micro-batch of each process
+    (loss, slopes), _ = jax.lax.scan(add, zeros, rounds)
     after = {}
     for name, value in weights.items():
         after[f"{name}.momentum"] = MOMENTUM * state[f"{name}.momentum"] + slopes[name]
@@ -297,7 +321,7 @@ def train(settings: Settings) -> bool:
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
         mark = np.array([[settings.epoch, step, inplace.save_requested()]], np.int32)
-        local = (*batch(settings.rank, step), mark)
+        local = (*own_batches(settings, step), mark)
         shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
         if program is None:
             program = step_program(everywhere, (state, *shares), settings.programs)
@@ -311,7 +335,7 @@ def train(settings: Settings) -> bool:
         lost = float(loss)
         say(f"step={step} loss={lost:.9g} epoch={settings.epoch} rank={settings.rank}")
         starting.end()
-        if asked or step % settings.checkpoint_every == 0:
+        if settings.saves and (asked or step % settings.checkpoint_every == 0):
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, {name: np.asarray(value) for name, value in state.items()})
         if asked and step != settings.steps:

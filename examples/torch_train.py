@@ -1,16 +1,18 @@
 """
 Train a small network with PyTorch, DistributedDataParallel and gloo, below torchrun or without it.
 
-One process trains on its share of each batch. Every K steps the first process of each Pod keeps a checkpoint, whole
-or not at all. A new run goes on from the newest checkpoint that any rank can read, so a Pod with a disk of its own
-may be replaced.
+A step has MICRO_BATCHES micro-batches, by default one for each rank. Rank r of n takes the numbers r, r + n, r + 2n and
+so on: with fewer ranks it is the same step. Every K steps the first process of each Pod keeps a checkpoint, whole or
+not at all. A new run goes on from the newest checkpoint that any rank can read, so a Pod with a disk of its own may be
+replaced. With CHECKPOINTS_SHARED all have one folder, and rank 0 saves.
 
 In each step all ranks compare (epoch, step) BEFORE their gradients meet. Ranks of two runs never train together: the
 first difference ends the process with exit code 1.
 
 Environment: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (torchrun sets them; a manifest may do it as well),
-LOCAL_RANK, CHECKPOINT_DIR, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S, SEED, PEER_TIMEOUT_S, INPLACE_EPOCH,
-INPLACE_PROGRESS_DIR (see `inplace.progress`), INPLACE_HOSTS_FILE (instead of DNS, in the simulator).
+LOCAL_RANK, MICRO_BATCHES, CHECKPOINT_DIR, CHECKPOINTS_SHARED, CHECKPOINT_EVERY, STEPS (0 is until told), STEP_S, SEED,
+PEER_TIMEOUT_S, INPLACE_EPOCH, INPLACE_PROGRESS_DIR (see `inplace.progress`), INPLACE_HOSTS_FILE (instead of DNS, in
+the simulator).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import inplace
 
 FEATURES = 16
 HIDDEN = 64
-SAMPLES = 1024  # of one rank in one step
+SAMPLES = 1024  # of one micro-batch
 LEARNING_RATE = 0.02
 CHECKPOINT_S_MAX = 60
 SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPFAIL: any code but 0 restarts the group
@@ -61,7 +63,8 @@ class Settings:
 
     epoch: int
     rank: int
-    is_first_of_pod: bool
+    micro_batches: int
+    saves: bool
     folder: Path
     checkpoint_every: int
     steps: int
@@ -75,7 +78,8 @@ class Settings:
         return cls(
             epoch=int(env.get("INPLACE_EPOCH") or 0),
             rank=int(env["RANK"]),
-            is_first_of_pod=int(env.get("LOCAL_RANK") or 0) == 0,
+            micro_batches=int(env.get("MICRO_BATCHES") or env["WORLD_SIZE"]),
+            saves=int(env.get("RANK" if env.get("CHECKPOINTS_SHARED") else "LOCAL_RANK") or 0) == 0,
             folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
             checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
             steps=int(env.get("STEPS") or 0),
@@ -208,10 +212,16 @@ class Trainer:
         Raises:
             MixedRunsError: a rank of another run, or at another step, took part.
         """
-        samples, targets = self._batch(step)
+        *early, last = range(self._settings.rank, self._settings.micro_batches, self._world)
         self._optimizer.zero_grad()
-        loss = nn.functional.mse_loss(self._model(samples).squeeze(1), targets)
-        mine = loss.item()
+        mine = 0.0
+        with self._model.no_sync():  # these gradients meet those of the others with the last ones
+            for number in early:
+                loss = self._loss(number, step)
+                loss.backward()
+                mine += loss.item()
+        loss = self._loss(last, step)
+        mine += loss.item()
         # BEFORE the wait for the others: the rank that hangs is then the one that is behind.
         inplace.progress(step, loss=mine, waited_s=self._waited_s)
         began_s = time.monotonic()
@@ -227,11 +237,16 @@ class Trainer:
         self._optimizer.step()
         return sum(each for _, _, each, _ in told) / len(told), any(asked for *_, asked in told)
 
-    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return this rank's samples of one step: the same in every run with this seed."""
-        rng = torch.Generator().manual_seed(
-            (self._settings.seed * 1_000_003 + step) * self._world + self._settings.rank
-        )
+    def _loss(self, number: int, step: int) -> Tensor:
+        """Return what a micro-batch adds to this rank's loss; the mean of the ranks' is that of all micro-batches."""
+        samples, targets = self._batch(number, step)
+        loss = nn.functional.mse_loss(self._model(samples).squeeze(1), targets)
+        return loss * (self._world / self._settings.micro_batches)
+
+    def _batch(self, number: int, step: int) -> tuple[Tensor, Tensor]:
+        """Return one micro-batch of one step: the same in every run with this seed."""
+        seed = (self._settings.seed * 1_000_003 + step) * self._settings.micro_batches + number
+        rng = torch.Generator().manual_seed(seed)
         samples = torch.randn(SAMPLES, FEATURES, generator=rng)
         return samples, torch.tanh(samples @ self._truth)
 
@@ -246,7 +261,7 @@ class Trainer:
 def train(settings: Settings) -> bool:
     """Train to the last step, or until somebody asks a rank to save; return whether the last step is done."""
     checkpoints = Checkpoints(settings)
-    if settings.is_first_of_pod:
+    if settings.saves:
         checkpoints.check()
     if settings.rank:
         wait_for_master(settings.peer_timeout_s)
@@ -259,7 +274,7 @@ def train(settings: Settings) -> bool:
         loss, asked = trainer.train_step(step)
         step += 1
         say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
-        if settings.is_first_of_pod and (asked or step % settings.checkpoint_every == 0):
+        if settings.saves and (asked or step % settings.checkpoint_every == 0):
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, trainer.state())
         if asked and step != settings.steps:

@@ -229,14 +229,22 @@ def endless(jobset: dict[str, Any]) -> None:
                 entry["value"] = "0"
 
 
-def reference(name: str, world: int, steps: int, folder: Path) -> dict[int, str]:
-    """Return each step's loss in a run without failures, of `world` processes without a cluster."""
+def reference(name: str, world: int, steps: int, folder: Path, micro_batches: int = 0) -> dict[int, str]:
+    """Return each step's loss in a run without failures, of `world` processes without a cluster.
+
+    Args:
+        name: of the example.
+        world: how many processes.
+        steps: how many steps.
+        folder: takes their output.
+        micro_batches: of a step; 0 is one for each process.
+    """
     (port,) = free_ports(1)
     python, outputs, processes = environment(FRAMEWORK_OF[name]) / "bin" / "python3", [], []
     for rank in range(world):
         outputs.append(folder / f"reference-{rank}.log")
         env = rank_variables(rank, world=world, port=port, checkpoints=folder / f"reference-{rank}")
-        env |= {"CHECKPOINT_EVERY": str(steps), "STEPS": str(steps)}
+        env |= {"CHECKPOINT_EVERY": str(steps), "STEPS": str(steps), "MICRO_BATCHES": str(micro_batches or world)}
         command = [str(python), "-m", f"inplace.examples.{FRAMEWORK_OF[name]}_train"]
         with outputs[-1].open("wb") as output:
             processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=output))
