@@ -90,7 +90,7 @@ async def play(story: Story, scene: Scene, patience_s: float = 0.0) -> list[str]
 
 
 def _blurred(lines: Iterable[str]) -> list[str]:
-    return sorted(re.sub(r" in [\d.]+ s$", "", line) for line in lines)
+    return sorted(re.sub(r" in [\d.]+ s(?=$|;)", "", line) for line in lines)
 
 
 def told(story: Story) -> list[str]:
