@@ -19,8 +19,9 @@ from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of
 from inplace.simulator.campaign.member_rules import policy_of
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.scenario import NAMESPACE
-from inplace.simulator.campaign.slots import slot_of, slots_of
+from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
 from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.job_indexes import expand
 
 M5 = "M5 the loss of a spare restarted the group"
 M6 = "M6 a lost member cost more than one restart, or waited for its Pod"
@@ -76,11 +77,22 @@ def is_full(world: World) -> bool:
     members = members_of(world)
     if members is None or not is_together(world):
         return False
-    slots, pods = set(slots_of(world.jobset)), active(world)
+    slots, pods = available(world), active(world)
     ready = {slot_of(pod) for pod in pods if _announced(pod) > members.epoch or _plays(members, pod)}
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     is_largest = members.size == policy_of(world.jobset).sizes.fit(len(slots))
     return is_largest and ready == slots and len(live) == len(pods) == len(slots)
+
+
+def available(world: World) -> set[Slot]:
+    """Return the slots that may have Pods: a Job never replaces a Pod that completed."""
+    jobs = world.servers[0].store.collection(("batch", "jobs")).objects
+    done = {
+        (name, str(index))
+        for (_, name), job in jobs.items()
+        for index in expand((job.get("status") or {}).get("completedIndexes") or "")
+    }
+    return set(slots_of(world.jobset)) - done
 
 
 def active(world: World) -> list[KubeObject]:
@@ -121,8 +133,8 @@ async def _lose_member(world: World) -> None:
     """Delete a member while no Pod finds room; then give it room."""
     before = members_of(world)
     assert before is not None
-    policy, slots = policy_of(world.jobset), len(set(slots_of(world.jobset)))
-    size = min(before.size, policy.sizes.fit(slots - 1))
+    policy = policy_of(world.jobset)
+    size = min(before.size, policy.sizes.fit(len(available(world)) - 1))
     victim = next(pod for pod in active(world) if _plays(before, pod))
     has_room = size > 0
     if has_room:
