@@ -33,7 +33,7 @@ from benchmarks.lost_places import (
     drained,
     plain_job,
 )
-from benchmarks.spared_places import MOVED, member, moved, moved_together, spared_dead_node, spared_drained
+from benchmarks.spared_places import member, moved, moved_together, spared_dead_node, spared_drained
 from inplace.common.protocol.lease import LENGTH_S_MIN
 from testbed.binaries import find_binaries
 from testbed.go_programs import RUNTIME
@@ -65,7 +65,7 @@ WHAT: Final = {
     "spared_drained": f"{DRAINED} of {2 * DRAINED} members deleted at once, {DRAINED} spares: from the deletion",
     "spared_dead_node": "as dead_node, with a spare on a third node: from Kubernetes' verdict",
     "moved": "the node of rank 0 is cordoned, and its group saves; 2 members, 1 spare: from the cordon",
-    "moved_together": f"{MOVED} of {3 * MOVED} nodes cordoned together, drained later, {MOVED} spares: from the cordon",
+    "moved_together": f"{DRAINED} of {3 * DRAINED} nodes cordoned together, drained later: from the cordon",
 }
 
 PAIRS: Final = (

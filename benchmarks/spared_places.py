@@ -18,9 +18,6 @@ from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.waiting import until
 
 MEMBERS: Final = 2 * DRAINED
-MOVED: Final = 2
-"""Nodes that are cordoned together, of three times as many: each node of this machine is a kubelet and a containerd."""
-
 SAVE_S: Final = 10
 
 
@@ -55,8 +52,8 @@ async def moved(cluster: Cluster) -> Moments:
 
 
 async def moved_together(cluster: Cluster) -> Moments:
-    """Cordon some nodes together and drain them once their ranks have moved: that is one restart."""
-    return await _moved(cluster, members=2 * MOVED, count=MOVED)
+    """Cordon four of twelve nodes together, and drain them once their ranks have moved: that is one restart."""
+    return await _moved(cluster, members=MEMBERS, count=DRAINED)
 
 
 async def _moved(cluster: Cluster, members: int, count: int) -> Moments:

@@ -10,14 +10,14 @@ import pytest
 
 from inplace.common.wire import names as wire
 from testbed.node.evidence import violations
-from testbed.node.history import History, Version
+from testbed.node.history import History, Version, epochs_of
 
 SLOTS = {1: 2}
 
 
-def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float) -> None:
+def record(folder: Path, *, slot: str, epoch: int, born_s: float, alive_s: float, **more: int) -> None:
     """Write a worker's record."""
-    life = {"pod": f"p{slot}", "uid": f"u{slot}", "slot": slot, "epoch": epoch, "ended": ""}
+    life = more | {"pod": f"p{slot}", "uid": f"u{slot}", "slot": slot, "epoch": epoch, "ended": ""}
     life |= {"born_s": born_s, "alive_s": alive_s}
     (folder / f"p{slot}.{epoch}.{born_s}.life").write_text(json.dumps(life).ljust(512))
 
@@ -109,3 +109,17 @@ def test_a_group_that_grows_needs_the_new_slots_too(folder: Path, history: Histo
     """After a resize from 2 to 3, epoch 1 needs two announcements and epoch 2 needs three."""
     found = violations(folder, history, slots={1: 2, 2: 3}, restarts_max=1)
     assert found == ["S3: epoch 2 was synced after 2 of 3 announcements"]
+
+
+def test_a_rank_of_another_size_breaks_s3(folder: Path, history: History) -> None:
+    """In a group with spares each worker is told its rank and how many there are."""
+    for rank, size in ((1, 2), (2, 2), (1, 3)):
+        record(folder, slot="1", epoch=2, born_s=7.0, alive_s=9.0, rank=rank, size=size)
+        found = violations(folder, history, slots=SLOTS, restarts_max=1)
+        assert found == ([] if rank < size == 2 else [f"S3: p1 ran epoch 2 as rank {rank} of {size}"])
+
+
+def test_the_epochs_of_a_group_with_spares_stand_in_its_scope() -> None:
+    """Those of the JobSet itself stay at never."""
+    scoped = {wire.SCOPED_EPOCHS: [{"name": "workers", **wire.status_of_epochs(2, 1)}]}
+    assert epochs_of({"status": wire.status_of_epochs(0, 0) | scoped}) == (2, 1)
