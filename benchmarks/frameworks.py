@@ -8,7 +8,8 @@ other in each round, so that each meets the same machine. A rank says `goes on f
 of its run, which ends only when all four took part; the first such line counts. It prints the median of each row, in
 seconds, and the ratio to the baseline: torchrun's own elastic restart, or, for JAX, which has none, all processes
 killed and started again as soon as one is gone. In the row of the standby a rank is killed once all standbys are
-ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes.
+ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes. In the row of the spare a
+rank's Pod is deleted, once in each round: its time counts from the deletion. A spare that never trained has no standby.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ import yaml
 
 from benchmarks.figures import Figures, flags
 from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster import reaper
@@ -75,10 +77,20 @@ class Group:
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
+    deleted: list[Path] = field(default_factory=list)  # logs of Pods that do not count any more
 
     def ranks(self) -> list[int]:
         """Return the ranks' processes, without launchers, agents and standbys."""
         return [own[0] for own in trainers(self.marker, self.module)]
+
+    async def delete_pod(self, rng: Random) -> None:
+        """Delete the Pod of a random rank; what it printed does not count any more."""
+        assert self.cluster is not None, "expected Pods"
+        own = rng.choice([own for own in self.logs() if _RESUMED.search(_text_of(own))])
+        self.deleted += own
+        self._read()
+        pod = own[0].parents[2].name.rpartition("_")[0]
+        await self.cluster.client().delete(OF_PODS, "default", pod)
 
     async def reach(self, resumed: int, steps: int, standbys: int = 0) -> None:
         """Wait until so many ranks have resumed over all runs, and have made so many steps together since then.
@@ -91,10 +103,22 @@ class Group:
         async with asyncio.timeout(RUN_S_MAX):
             while self.resumed < resumed or self.steps < steps or len(self.standbys_mb) < standbys:
                 await asyncio.sleep(POLL_S)
-                texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in self.logs()]
-                self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
-                self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
-                self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
+                self._read()
+
+    def _read(self) -> None:
+        texts = [_text_of(own) for own in self.logs() if not {*own} & {*self.deleted}]
+        self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
+        self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
+        self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
+
+
+def _text_of(own: Sequence[Path]) -> bytes:
+    """Return what one rank printed; its Pod's folder goes with the Pod."""
+    found = []
+    for path in own:
+        with suppress(FileNotFoundError):
+            found.append(path.read_bytes())
+    return b"".join(found)
 
 
 def _end_of_last(text: bytes) -> int:
@@ -110,11 +134,13 @@ class Row:
         key: its name in the report.
         start: starts a group in a folder.
         standbys: of each run; a kill waits for them.
+        loses_pod: a Pod is deleted instead of the kills.
     """
 
     key: str
     start: Callable[[Path], AbstractAsyncContextManager[Group]]
     standbys: int = 0
+    loses_pod: bool = False
 
 
 @asynccontextmanager
@@ -191,14 +217,15 @@ async def in_pods(
     mode: Mode = Mode.SUPERVISOR,
     options: Sequence[str] = (),
     annotations: Mapping[str, str] = NOTHING,
+    pods: int = PODS,
 ) -> AsyncIterator[Group]:
     """Start an example's group on the embedded Kubernetes, below guards with these options."""
     file = folder / "manifest.yaml"
     file.write_text(_for_measuring(example, mode, free_ports(1)[0], options, annotations))
-    manifest = read_demo_manifest(file, PODS, KILLS, mode)
+    manifest = read_demo_manifest(file, pods, KILLS, mode)
     cluster = Cluster(
         nodes=2,
-        pods_per_node=PODS,
+        pods_per_node=pods,
         controller="process",
         programs=(environment(framework) / "bin",),
         folder=folder,
@@ -236,6 +263,13 @@ def _namespace(name: str) -> dict[str, Any]:
 STANDBY = ("--standby",)
 
 
+def with_spare(folder: Path, framework: str) -> AbstractAsyncContextManager[Group]:
+    """Start the elastic example with a spare; all that train have a standby."""
+    annotations = {wire.MEMBERS: f"max={PODS}"}
+    name = f"elastic-{framework}"
+    return in_pods(folder, framework=framework, example=name, options=STANDBY, annotations=annotations, pods=PODS + 1)
+
+
 def _rows(framework: str) -> tuple[Row, ...]:
     """Return the ways of an example in Pods."""
     start = partial(in_pods, framework=framework, example=framework)
@@ -245,6 +279,7 @@ def _rows(framework: str) -> tuple[Row, ...]:
         Row("containers", partial(start, mode=Mode.CONTAINERS)),
         Row("process", partial(start, mode=Mode.PROCESS)),
         Row("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
+        Row("spare_standby", partial(with_spare, framework=framework), PODS, loses_pod=True),
     )
 
 
@@ -260,13 +295,15 @@ async def measure(row: Row, rng: Random, figures: Figures) -> None:
     """Add the seconds of KILLS restarts of one group, and the memory of its standbys."""
     with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
         async with row.start(Path(folder)) as group:
-            for number in range(1, KILLS + 1):
+            for number in range(1, 2 if row.loses_pod else KILLS + 1):
                 await group.reach(PODS * number, PODS * STEPS_BETWEEN, row.standbys * number)
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 began_s = time.monotonic()
-                before = group.resumed
-                os.kill(rng.choice(group.ranks()), signal.SIGKILL)
-                await group.reach(before + 1, 0)
+                if row.loses_pod:
+                    await group.delete_pod(rng)
+                else:
+                    os.kill(rng.choice(group.ranks()), signal.SIGKILL)
+                await group.reach(group.resumed + 1, 0)
                 figures.add(row.key, {"s": time.monotonic() - began_s})
                 print(f"{row.key} {figures.rows[row.key]['s'][-1]:.2f}", file=sys.stderr, flush=True)
             if group.standbys_mb:

@@ -9,7 +9,10 @@ from typing import Any
 import yaml
 
 from inplace import examples
+from inplace.cli.inject.jobset import inject
+from inplace.common.agent_command import AGENT_COMMAND
 from inplace.common.injection.agent_pieces import CONTAINER_RESTART, variables
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
 from inplace.common.wire.mode import Mode
@@ -28,11 +31,13 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     """Return the documents of a supervisor's manifest for a mode; the worker's own command stays the same.
 
     Args:
-        file: the manifest.
+        file: the manifest; one without an agent gets it.
         mode: one of MODES, or ADDED.
         options: of `inplace-agent run`, or of `inplace-agent guard`; ADDED has none.
     """
     supervised = list(yaml.safe_load_all(file.read_text()))
+    if _job(supervised[-1])["template"]["spec"]["containers"][0]["command"][0] != AGENT_COMMAND:
+        supervised, _ = inject(supervised, InjectOptions(mode="supervisor"))
     if mode == ADDED:
         return [_without_agent(supervised[-1])]
     _job(supervised[-1])["template"]["spec"]["containers"][0]["command"][2:2] = options  # behind: inplace-agent run

@@ -36,6 +36,7 @@ class WorkerLines:
         self.resumed: dict[int, set[int]] = defaultdict(set)  # epoch -> the steps from which its ranks went on
         self.reached: dict[int, int] = defaultdict(int)  # epoch -> the last step that any rank printed
         self.world = 0
+        self.worlds: dict[int, int] = {}  # epoch -> how many ranks it has
         self.released = 0  # standbys that became workers
 
     @classmethod
@@ -77,7 +78,7 @@ class WorkerLines:
                 if not self.are_same(self.losses.setdefault(step, loss), loss):
                     self.differing.append(f"expected loss {self.losses[step]}, saw: {line}")
             elif match := _RESUME.match(line):
-                self.world = int(match[2])
+                self.world = self.worlds[int(match[3])] = int(match[2])
                 self.resumed[int(match[3])].add(int(match[4]))
             elif "standby_released" in line:
                 self.released += 1

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
+from tests.frameworks.elastic import shrink_and_grow
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
@@ -131,6 +132,14 @@ def test_random_kills_below_torchrun_are_recovered_from() -> None:
 async def test_a_standby_is_the_next_rank(tmp_path: Path) -> None:
     """It imported the framework beside the rank that is killed, and trains on in its place, in every Pod."""
     assert await restart_with_standbys(tmp_path, "torch") == PODS
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("most", "least"), [(4, 2), (8, 6)])
+async def test_a_lost_pod_makes_the_group_smaller_until_it_is_back(tmp_path: Path, most: int, least: int) -> None:
+    """By itself it trains on with fewer ranks, and every step has the loss of a run that nothing disturbs."""
+    await shrink_and_grow(tmp_path, "torch", most, least)
 
 
 @pytest.mark.asyncio
