@@ -49,6 +49,7 @@ class MemberLedger(Ledger):
     _seen: int = 0  # the newest version that was taken in
     _playing: set[int] = field(default_factory=set)  # slots that may be members of S
     _arrived: set[int] = field(default_factory=set)
+    _spares: set[int] = field(default_factory=set)  # of these, those that may be no members of S
     _blocking: set[int] = field(default_factory=set)
     _doubted: set[int] = field(default_factory=set)
     _lost: set[int] = field(default_factory=set)  # members of S whose Pod is gone
@@ -172,7 +173,7 @@ class MemberLedger(Ledger):
         """Return the size that the running group would have after a restart, where that is larger; else 0."""
         if self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
-        size = self.sizes.fit(self.members.size + len(self._arrived - self._playing))
+        size = self.sizes.fit(self.members.size + len(self._spares))
         return size if size > self.members.size else 0
 
     def plays(self, slot: Slot) -> bool:
@@ -187,13 +188,12 @@ class MemberLedger(Ledger):
 
     def standing(self) -> PodCounts:
         """Count the Pods by what they do; while S runs its members, and who may take their ranks as spares."""
-        spares = len(self._arrived - self._playing)
         if not (self._is_running() and self.members is not None):
             return super().standing()
         done = len(self._playing.intersection(self._done))
         waiting, missing = len(self._back), len(self._lost)
         running = max(0, len(self._playing) - waiting - missing - done)
-        return PodCounts(running, waiting, 0, missing, spares)
+        return PodCounts(running, waiting, 0, missing, len(self._spares))
 
     def absent(self, epoch: int, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
         """Yield each slot that is not at an epoch, with its Pods by UID; of S those of its members."""
@@ -219,7 +219,7 @@ class MemberLedger(Ledger):
 
     def spares(self, avoided: frozenset[int]) -> int:
         """Return how many slots could take a rank of a running epoch."""
-        return len(self._arrived - self._playing - avoided) if self.members is not None and self._is_running() else 0
+        return len(self._spares - avoided) if self.members is not None and self._is_running() else 0
 
     @property
     def doubted(self) -> frozenset[int]:
@@ -303,7 +303,7 @@ class MemberLedger(Ledger):
         """Judge every slot; O(slots)."""
         everyone = range(self.shape.size if self.synced else 0)
         self._playing = set(everyone if self.members is None else self.members.slots())
-        for slots in (self._arrived, self._blocking, self._doubted, self._lost, self._back):
+        for slots in (self._arrived, self._spares, self._blocking, self._doubted, self._lost, self._back):
             slots.clear()
         for number in self._playing.union(range(self.shape.size)):
             self._weigh(number)
@@ -311,7 +311,7 @@ class MemberLedger(Ledger):
     def _weigh(self, number: int) -> None:
         """Judge one slot; O(its Pods)."""
         pods = self._occupants.get(self._slot(number), {})
-        for slots in (self._arrived, self._blocking, self._doubted, self._lost, self._back):
+        for slots in (self._arrived, self._spares, self._blocking, self._doubted, self._lost, self._back):
             slots.discard(number)
         if number in self._playing:
             if number not in self._done and not any(record.epoch or record.pod.epoch for record in pods.values()):
@@ -323,6 +323,8 @@ class MemberLedger(Ledger):
             self._blocking.add(number)
         elif _epoch_of(pods) == self.next_epoch:
             self._arrived.add(number)
+            if number not in self._playing:
+                self._spares.add(number)
         elif not self._is_vacant(number):
             self._blocking.add(number)
 

@@ -154,6 +154,8 @@ class ScopeLedger:
         """Return what the ledger knows of its slots in O(1): of an epoch that runs, which have no Pod in it."""
         ledger = self.ledger
         running, done = ledger.arrived(ledger.synced), ledger.completed
+        if self.members is not None and ledger.synced <= ledger.deprecated:
+            return Slots({}, ledger.synced, ledger.deprecated, self.name)  # no epoch runs, and counting costs O(Pods)
         if self.members is not None:
             return GroupCount(
                 "", "", self.name, self.expected, ledger.standing(), ledger.synced, ledger.deprecated
