@@ -49,6 +49,7 @@ from testbed.ports import free_ports
 
 PODS = 4
 KILLS = 3  # of one group, one after the other
+STEPS = 3000  # as the examples have it
 STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
 POLL_S = 0.005
 RESTARTS_MAX = 1000
@@ -218,10 +219,12 @@ async def in_pods(
     options: Sequence[str] = (),
     annotations: Mapping[str, str] = NOTHING,
     pods: int = PODS,
+    steps: int = STEPS,
 ) -> AsyncIterator[Group]:
     """Start an example's group on the embedded Kubernetes, below guards with these options."""
     file = folder / "manifest.yaml"
-    file.write_text(_for_measuring(example, mode, free_ports(1)[0], options, annotations))
+    text = _for_measuring(example, mode, free_ports(1)[0], options, annotations)
+    file.write_text(text.replace(f"value: '{STEPS}'", f"value: '{steps}'"))
     manifest = read_demo_manifest(file, pods, KILLS, mode)
     cluster = Cluster(
         nodes=2,

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from benchmarks.frameworks import in_pods
+from benchmarks.frameworks import PODS, in_pods
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
@@ -44,6 +45,25 @@ async def shrink_and_grow(folder: Path, framework: str, most: int, least: int) -
     assert findings.are_clean, findings.as_json()
     assert list(lines.worlds.values()) == [most, least, most]
     assert status["restarts"] == 0
+
+
+async def end_with_a_spare(folder: Path, framework: str) -> None:
+    """Delete a rank's Pod beside a spare: all ranks go on in one restart, and after the last step it is Completed."""
+    sizes, example = {wire.MEMBERS: f"max={PODS}"}, f"elastic-{framework}"
+    steps = 100
+    async with in_pods(
+        folder, framework=framework, example=example, annotations=sizes, pods=PODS + 1, steps=steps
+    ) as group:
+        cluster, lines = group.cluster, WorkerLines(folder / "pods", "worker", ROUNDING)
+        assert cluster is not None
+        await _trains(cluster, lines, PODS)
+        await group.delete_pod(Random(1))
+        await cluster.until(lambda: bool(cluster.jobset(example)["status"].get("terminalState")), timeout_s=SIZE_S_MAX)
+        lines.read()
+        status = cluster.jobset(example)["status"]
+    assert (status["terminalState"], status["restarts"], lines.last_step) == ("Completed", 0, steps)
+    assert lines.worlds == {1: PODS, 2: PODS}
+    assert (lines.mixed, lines.differing) == ([], [])
 
 
 async def _trains(cluster: Cluster, lines: WorkerLines, world: int) -> None:

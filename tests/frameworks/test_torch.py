@@ -16,7 +16,7 @@ import pytest
 from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
-from tests.frameworks.elastic import shrink_and_grow
+from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
@@ -140,6 +140,13 @@ async def test_a_standby_is_the_next_rank(tmp_path: Path) -> None:
 async def test_a_lost_pod_makes_the_group_smaller_until_it_is_back(tmp_path: Path, most: int, least: int) -> None:
     """By itself it trains on with fewer ranks, and every step has the loss of a run that nothing disturbs."""
     await shrink_and_grow(tmp_path, "torch", most, least)
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+async def test_a_spare_takes_the_rank_of_a_deleted_pod(tmp_path: Path) -> None:
+    """The group goes on in one restart and ends with its last step."""
+    await end_with_a_spare(tmp_path, "torch")
 
 
 @pytest.mark.asyncio
