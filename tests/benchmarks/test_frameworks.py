@@ -40,6 +40,17 @@ async def test_steps_of_a_container_that_was_restarted_do_not_count(tmp_path: Pa
     assert (group.resumed, group.steps) == (2, 1)
 
 
+@pytest.mark.asyncio
+async def test_what_a_deleted_pod_printed_does_not_count(tmp_path: Path) -> None:
+    """Only the other ranks' lines count, also while its folder is still there."""
+    logs = [tmp_path / "0.log", tmp_path / "1.log"]
+    group = Group("", "", lambda: [[log] for log in logs], deleted=logs[:1])
+    for log, text in zip(logs, (FIRST, SECOND), strict=True):
+        log.write_text(text)
+    await group.reach(1, 1)
+    assert (group.resumed, group.steps) == (1, 1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("example", ["torch", "torchrun"])
 def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str, mode: Mode) -> None:

@@ -108,6 +108,15 @@ def test_an_example_runs_in_each_mode(tmp_path: Path, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_an_example_without_an_agent_gets_it(framework: str) -> None:
+    """The agent's options go before the worker's own command."""
+    (jobset,) = documents_of(EXAMPLES / f"elastic-{framework}.yaml", Mode.SUPERVISOR, ["--standby"])
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    words = ["run", "--standby", "--", "python3", "-m", f"inplace.examples.{framework}_train"]
+    assert pod["containers"][0]["command"][1:] == words
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_an_example_without_an_agent_has_nothing_of_it(framework: str) -> None:
     """What is left of the manifest is what a user says: one JobSet, and in its Pods the worker and its folders."""
     (jobset,) = documents_of(EXAMPLES / f"{framework}.yaml", ADDED)
