@@ -120,10 +120,10 @@ async def _lose_spare(world: World) -> None:
     await _delete(world, lost)
     uid = lost["metadata"]["uid"]
 
-    def replaced() -> bool:
+    def is_replaced() -> bool:
         return is_full(world) and all(pod["metadata"]["uid"] != uid for pod in world.pods)
 
-    await until(world, lambda: replaced() or epochs_of(world) != epochs, TOGETHER_S, M5)
+    await until(world, lambda: is_replaced() or epochs_of(world) != epochs, TOGETHER_S, M5)
     await world.clock.sleep(SETTLED_S)
     if epochs_of(world) != epochs or world.judge.running != running:
         raise ViolationError(M5, f"{epochs} became {epochs_of(world)}")
@@ -141,11 +141,11 @@ async def _lose_member(world: World) -> None:
         await set_room(world, 0)
     began_s, epoch = world.now_s, before.epoch
 
-    def restarted() -> bool:
+    def has_restarted() -> bool:
         return is_together(world) and epochs_of(world)[0] > epoch
 
     await _delete(world, victim)
-    await until(world, lambda: restarted() or bool(terminal(world)), TOGETHER_S + policy.wait_s, M6)
+    await until(world, lambda: has_restarted() or bool(terminal(world)), TOGETHER_S + policy.wait_s, M6)
     if terminal(world):
         return
     after = members_of(world)

@@ -22,7 +22,7 @@ def test_every_fault_is_on_the_page() -> None:
 
 def test_every_property_is_on_the_page() -> None:
     """The page has exactly the campaign's properties, by the names that a violation prints."""
-    rows = re.findall(r"^\| ([SL]\d+) \|", PAGE.partition("\n## What must hold\n")[2], re.MULTILINE)
+    rows = re.findall(r"^\| ([SLM]\d+) \|", PAGE.partition("\n## What must hold\n")[2], re.MULTILINE)
     assert sorted(rows) == sorted({rule.split()[0] for rule in properties()})
 
 

@@ -111,6 +111,7 @@ MEMBER_BUGS: Final = (
         "members: a spare's announcement restarts the group",
         _shown_by(0, ""),
         instead_of(MemberLedger._is_broken, lambda original, self: original(self) or bool(self._arrived)),
+        stories="members",
     ),
     checked(
         "members: an epoch is skipped while another runs", _FORCED, instead_of(MemberLedger.decide, _skips_for_a_spare)
@@ -120,26 +121,35 @@ MEMBER_BUGS: Final = (
         _shown_by(1, "force", lag=3, **_LATE, **_TWO),
         _in_verdict(_counts_all),
     ),
-    checked("members: a Pod that vanished leaves no doubt", _FORCED, instead_of(MemberLedger._note_gone, _forgets)),
+    checked(
+        "members: a Pod that vanished leaves no doubt",
+        _FORCED,
+        instead_of(MemberLedger._note_gone, _forgets),
+        stories="members",
+    ),
     checked(
         "members: a new controller has no doubts",
         _shown_by(2, "force controller", **_TWO),
         instead_of(MemberLedger._is_doubted, _believes_its_list),
+        stories="members",
     ),
     checked(
         "members: a double at the barrier is not skipped",
         _shown_by(2, "force worker", **_TWO),
         instead_of(MemberLedger._may_have_a_double, lambda original, self, number: False),
+        stories="members",
     ),
     checked(
         "members: a new controller knows of no doubles",
         _shown_by(2, "force controller", **_LATE, **_ONE),
         instead_of(MemberLedger._may_have_a_double, _believes_its_list),
+        stories="members",
     ),
     checked(
         "members: a lost member restarts nobody",
         _shown_by(1, "delete", silent=frozenset({0})),
         instead_of(MemberLedger._is_broken, lambda original, self: self._lost.clear() or original(self)),
+        stories="members",
     ),
     checked(
         "members: a lost member whose next Pod is pending restarts nobody",
@@ -150,11 +160,13 @@ MEMBER_BUGS: Final = (
         "members: a spare that announces late restarts the group",
         _shown_by(0, "", **_LATE),
         instead_of(MemberLedger._is_broken, _sees_intruders),
+        stories="members",
     ),
     checked(
         "members: a controller waits for the Pods that it remembers",
         _shown_by(2, "delete controller", **_TWO),
         instead_of(MemberLedger._is_broken, _remembers_pods),
+        stories="members",
     ),
     checked(
         "members: without members each slot plays its own rank",
@@ -184,6 +196,7 @@ MEMBER_BUGS: Final = (
         "members: upstream's announcement is counted",
         _shown_by(0, "", upstream=frozenset({2}), **_LATE),
         instead_of(read_announcement, lambda original, text, epoch: original(text, epoch) or 0),
+        stories="members",
     ),
     checked(
         "members: a Pod that never announced blocks the barrier",
@@ -208,7 +221,12 @@ MEMBER_BUGS: Final = (
         _shown_by(2, "handover delete", **_TWO),
         instead_of(MemberLedger._is_behind, lambda original, self: False),
     ),
-    checked("members: a slot plays two ranks", _shown_by(1, "worker"), instead_of(members.choose, _moves_everybody)),
+    checked(
+        "members: a slot plays two ranks",
+        _shown_by(1, "worker"),
+        instead_of(members.choose, _moves_everybody),
+        stories="members",
+    ),
     checked(
         "members: a spare that takes over costs no restart",
         _shown_by(1, "delete", restarts_max=0),
@@ -216,10 +234,12 @@ MEMBER_BUGS: Final = (
             MemberLedger.decide,
             lambda original, self, *, restarts_max, **rest: original(self, restarts_max=restarts_max + 1, **rest),
         ),
+        stories="members",
     ),
     checked(
         "members: a barrier never tires of waiting",
         _shown_by(1, "delete", sizes=Sizes(1, 2), silent=frozenset({0, 2}), is_patient=False),
         instead_of(MemberLedger.is_short, lambda original, self: False),
+        stories="members",
     ),
 )

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from inplace.simulator import campaign
 
-_NAMED = re.compile(r"[SL]\d+ ")
+_NAMED = re.compile(r"[SLM]\d+ ")
 
 
 def properties() -> set[str]:
