@@ -166,7 +166,7 @@ def with_members(scenario: Scenario, rng: Random) -> Scenario:
     """Return a scenario of the same size with spares: one Job, whose workers have guards that tell them their ranks."""
     slots = max(2, scenario.pods)
     most = rng.choice((slots, max(1, slots - 1), rng.randint(1, slots)))
-    least = rng.choice((most, rng.randint(1, most)))
+    least = rng.choice((most, 1, rng.randint(1, most), rng.randint(1, most)))
     step = rng.choice([step for step in range(1, most + 1) if (most - least) % step == 0])
     policy = MemberPolicy(Sizes(least, most, step), rng.choice(WAITS_S))
     mode = scenario.mode if scenario.mode.is_guarded else rng.choice((Mode.CONTAINERS, Mode.SUPERVISOR))
