@@ -112,9 +112,11 @@ class MemberRules:
             group.synced_s = now_s
             if synced > deprecated:
                 self._judge_list(group, synced, members, text)
+            elif before[0] in group.exchanged:
+                group.exchanged.add(synced)  # it is skipped, and the restart goes on
         elif members is not None and members.epoch == synced and group.lists.get(synced, members) != members:
             self._breaks(M3, f"{group.lists[synced]} became {members}")
-        if deprecated > before[1] and deprecated == synced and _trigger(jobset) == EXCHANGED:
+        if deprecated > before[1] and deprecated == synced == before[0] and _trigger(jobset) == EXCHANGED:
             group.exchanged.add(deprecated)
             left_s = group.synced_s + policy_of(jobset).wait_s - now_s
             if exact and left_s > TOLERANCE_S and now_s - self._left_s > NODES_S:
