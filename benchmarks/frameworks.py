@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,7 @@ class Group:
     async def delete_pod(self, rng: Random) -> None:
         """Delete the Pod of a random rank; what it printed does not count any more."""
         assert self.cluster is not None, "expected Pods"
-        own = rng.choice([own for own in self.logs() if _RESUMED.search(_text_of(own))])
+        own = rng.choice([own for own in self.logs() if own and _RESUMED.search(own[-1].read_bytes())])
         self.deleted += own
         self._read()
         pod = own[0].parents[2].name.rpartition("_")[0]
@@ -107,19 +107,11 @@ class Group:
                 self._read()
 
     def _read(self) -> None:
-        texts = [_text_of(own) for own in self.logs() if not {*own} & {*self.deleted}]
+        counted = [own for own in self.logs() if not {*own} & {*self.deleted}]
+        texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in counted]
         self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
         self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
         self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
-
-
-def _text_of(own: Sequence[Path]) -> bytes:
-    """Return what one rank printed; its Pod's folder goes with the Pod."""
-    found = []
-    for path in own:
-        with suppress(FileNotFoundError):
-            found.append(path.read_bytes())
-    return b"".join(found)
 
 
 def _end_of_last(text: bytes) -> int:
@@ -266,23 +258,17 @@ def _namespace(name: str) -> dict[str, Any]:
 STANDBY = ("--standby",)
 
 
-def with_spare(folder: Path, framework: str) -> AbstractAsyncContextManager[Group]:
-    """Start the elastic example with a spare; all that train have a standby."""
-    annotations = {wire.MEMBERS: f"max={PODS}"}
-    name = f"elastic-{framework}"
-    return in_pods(folder, framework=framework, example=name, options=STANDBY, annotations=annotations, pods=PODS + 1)
-
-
 def _rows(framework: str) -> tuple[Row, ...]:
     """Return the ways of an example in Pods."""
     start = partial(in_pods, framework=framework, example=framework)
+    spared = partial(start, example=f"elastic-{framework}", annotations={wire.MEMBERS: f"max={PODS}"}, pods=PODS + 1)
     return (
         Row("supervisor", start),
         Row("standby", partial(start, options=STANDBY), PODS),
         Row("containers", partial(start, mode=Mode.CONTAINERS)),
         Row("process", partial(start, mode=Mode.PROCESS)),
         Row("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
-        Row("spare_standby", partial(with_spare, framework=framework), PODS, loses_pod=True),
+        Row("spare_standby", partial(spared, options=STANDBY), PODS, loses_pod=True),
     )
 
 
