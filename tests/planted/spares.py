@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from inplace.agent import slot_keeper
-from inplace.agent.announce import jobset_requests
 from inplace.common.bare.record import replace
 from inplace.common.jobset.scopes import Scope
-from inplace.common.kube.http.request import Request
 from inplace.common.protocol import agent, members
 from inplace.common.protocol.agent import AgentState, Verdict
 from inplace.common.protocol.link import Membership
@@ -64,10 +62,6 @@ def _lifts_spares(original: Callable[..., Verdict], state: AgentState) -> Verdic
     return Verdict.SYNCED if is_late and state.slot is not None else verdict
 
 
-def _never_ran(original: Callable[..., Request], config: Any, epoch: int, *rest: Any, **more: Any) -> Request:
-    return original(config, epoch, *rest, **more | {"ran": 0})
-
-
 def _believes_at_once(original: Callable[..., Any], self: ScopeLedger, promised_s: Any, now_s: float) -> Any:
     return original(self, lambda: 0.0, now_s)
 
@@ -90,11 +84,6 @@ SPARES: Final = (
         "members: a spare does not hear that the group has completed",
         Area.AGENT,
         (instead_of(slot_keeper.SlotKeeper.complete, lambda original, self: None),),
-    ),
-    hunted(
-        "members: no agent says in which epoch it ran",
-        Area.AGENT,
-        (instead_of(jobset_requests.announcement_request, _never_ran),),
     ),
     _told(
         "members: the list comes in a later write than its epoch",
@@ -145,7 +134,6 @@ SPARES: Final = (
         "members: what an agent ran is ignored",
         Area.CONTROLLER,
         instead_of(MemberLedger._has_run, lambda original, self, number: False),
-        campaign=True,
     ),
     _told(
         "members: a spare's end is the cause of a restart",

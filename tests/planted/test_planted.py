@@ -21,13 +21,13 @@ from tests.stories.story import red
 MODELLED = 22  # on what happened to other projects
 PLANTED = {
     Area.PROTOCOL: 17,
-    Area.AGENT: 10,
+    Area.AGENT: 9,
     Area.WATCHDOG: 4,
     Area.INFORMER: 5,
     Area.QUEUE: 3,
     Area.LEADER: 4,
     Area.BACKOFF: 1,
-    Area.CONTROLLER: 17,
+    Area.CONTROLLER: 16,
     Area.BUDGET: 4,
     Area.KUBELET: 3,
 }
