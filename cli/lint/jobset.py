@@ -65,7 +65,7 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
         problems = [problem for problem in known_problems(parsed) if problem not in said_below]
     except RemoteProtocolError as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
-    for problem in problems:
+    for problem in dict.fromkeys(problems):  # that of one annotation is each replicatedJob's
         yield finding_of("spec-problem", problem)
 
 

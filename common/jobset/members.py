@@ -77,33 +77,37 @@ class MemberRequests:
             return None
         most = given.get("max", job.parallelism)
         sizes = Sizes(given.get("min", most), most, given.get("step", 1))
-        if (expected := self._expected(job, sizes)) is not None:
+        if (expected := self._expected(job, sizes, given)) is not None:
             raise RemoteProtocolError(f"{where_of(job)}: expected {expected}; {MEMBERS.effect}; correct it")
         return MemberPolicy(sizes, given.get("wait", WAIT_S))
 
-    def _expected(self, job: ReplicatedJob, sizes: Sizes) -> str | None:
+    def _expected(self, job: ReplicatedJob, sizes: Sizes, given: Collection[str]) -> str | None:
         """Return what was expected and what was seen instead; None where all is well."""
         slots, others = job.parallelism, [one.name for one in self.jobs if not one.has_opted_out]
         if job.has_opted_out:
             return f"a replicatedJob that restarts in place, saw {wire.DISABLE}"
         is_alone = self.annotations.get(wire.RESTART_SCOPE) == BY_REPLICATED_JOB
         if len(others) > 1 and (wire.MEMBERS not in job.form.annotations or not is_alone):
+            divided = "" if is_alone else f"set {wire.RESTART_SCOPE}: {BY_REPLICATED_JOB} on the jobset, and "
             return (
-                f"one replicatedJob that restarts in place, saw {', '.join(others[:5])}; with {wire.RESTART_SCOPE}: "
-                f"{BY_REPLICATED_JOB} beside it the template.metadata of each may have one"
+                f"one replicatedJob that restarts in place, saw {', '.join(others[:5])}; "
+                f"{divided}write the annotation in the template.metadata of each that has spares"
             )
         if job.replicas != 1:
             return f"one Job whose pods stand in for each other (replicas 1), saw replicas {job.replicas}"
         if job.form.completion_mode == "NonIndexed" or job.completions != slots:
-            return "an Indexed Job with completions like parallelism, saw another"
+            seen = "NonIndexed" if job.form.completion_mode == "NonIndexed" else f"completions {job.completions:,}"
+            return f"an Indexed Job with completions {slots:,}, as its parallelism, saw {seen}"
         if slots > SLOTS_MAX:
             return f"at most {SLOTS_MAX:,} pods, saw {slots:,}"
         if not sizes.least <= sizes.most <= slots:
-            return f"min <= max <= {slots}, the pods of {job.name}, saw min {sizes.least} and max {sizes.most}"
+            least, seen = ("min <= ", f"min {sizes.least} and ") if "min" in given else ("", "")
+            return f"{least}max <= {slots}, the pods of {job.name}, saw {seen}max {sizes.most}"
         if (sizes.most - sizes.least) % sizes.step:
-            return f"a step that leads from max {sizes.most} to min {sizes.least}, saw {sizes.step}"
+            between = sizes.most - sizes.least
+            return f"a step that divides max {sizes.most} - min {sizes.least} = {between}, saw step {sizes.step}"
         if job.name in self.awaited:
-            return f"no replicatedJob that awaits the completion of {job.name}, saw one: spares end with the jobset"
+            return f"no dependsOn with status Complete on {job.name}, whose spares end with the jobset, saw one"
         if self.coordinator is not None and self.coordinator.replicated_job != job.name:
             return f"a spec.coordinator in {job.name}, where rank 0 is, saw {self.coordinator.replicated_job}"
         return None

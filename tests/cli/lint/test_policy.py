@@ -93,6 +93,22 @@ def test_members_are_told(setting: str, words: str) -> None:
     assert f"{words} ({wire.MEMBERS})." in policy_sentences(manifest)
 
 
+def test_a_mistake_in_members_is_told_once() -> None:
+    """With what was written, and never what it was taken for; two jobs that read one annotation make one mistake."""
+    manifest = jobset(jobs=[replicated_job("w", pods=10)])
+    for setting, mode, needed, found in (
+        ("max=8,min=9", "Indexed", "min <= max <= 10, the pods of w", "min 9 and max 8"),
+        ("max=11", "Indexed", "max <= 10, the pods of w", "max 11"),
+        ("max=8,min=5,step=2", "Indexed", "a step that divides max 8 - min 5 = 3", "step 2"),
+        ("max=8", "NonIndexed", "an Indexed Job with completions 10, as its parallelism", "NonIndexed"),
+    ):
+        manifest["metadata"]["annotations"] = {wire.MEMBERS: setting}
+        manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["completionMode"] = mode
+        assert (needed, found) in [(one.needed, one.found) for one in check_jobset(manifest)]
+    manifest["spec"]["replicatedJobs"].append(replicated_job("v"))
+    assert len([one for one in check_jobset(manifest) if one.found == "w, v"]) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "said", "words"),
     [
