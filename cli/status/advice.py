@@ -14,6 +14,10 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Why
 from inplace.common.bare.record import record
 
+UNSEEN_END: Final = (
+    "wait: where a member's Pod was deleted by force, or its node is dead, its worker may still run, and the group "
+    "waits as long as inplace.dev/fence-after says, or else the Pod's grace period"
+)
 CONTROLLER_PODS: Final = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
 ADVICE: Final[dict[Why, str]] = {
     Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",

@@ -17,7 +17,7 @@ from inplace.cli.group.nodes import AvoidedNode, avoided_nodes, fenced_pods
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
-from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, Obstacle, log_advice
+from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, UNSEEN_END, Obstacle, log_advice
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
 from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
@@ -362,7 +362,8 @@ def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     if late and not state.strays and not any(one.stragglers for one in late):
         who = "every Pod" if late[0].slots.sizes is None else "enough Pods"
         text = f"{who} announced epoch {late[0].target}, and the status does not say so yet"
-        advice = f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
+        wait = "wait a second" if late[0].slots.sizes is None else UNSEEN_END
+        advice = f"{wait}; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
         yield Obstacle("NotSyncedYet", text, advice)
 
 

@@ -212,10 +212,16 @@ class Slots:
         if count == self.size and PHASES[state] is GroupPhase.DEGRADED:
             return NONE_RUNS.format(pods=pods, epoch=self.synced, who=who)
         words = WORSE if self.goes_wrong and PHASES[state] is GroupPhase.RUNNING else WORDS[state]
-        everyone = f"all {pods}" if self.sizes is None else f"{self.size:,} of {_count(self.sizes.most, 'member')}"
+        everyone = f"all {pods}" if self.sizes is None else self._members(self.sizes.most)
         everyone += self._least if self.sizes is not None and self.size < self.sizes.most else ""
         given = {"pods": pods, "everyone": everyone, "count": f"{count:,}", "turn": TURN, "epoch": self.synced}
         return words.format(some=some, who=who, **given) + self._others
+
+    def _members(self, most: int) -> str:
+        """Say how many members run; more than `most` after that was lowered, until the group restarts."""
+        if self.size > most:
+            return f"{_count(self.size, 'member')} (max {most:,})"
+        return f"{self.size:,} of {_count(most, 'member')}"
 
     @property
     def _pods(self) -> str:

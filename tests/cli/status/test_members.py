@@ -86,6 +86,8 @@ def test_a_smaller_group_trains() -> None:
     )
     assert "epoch 7 · 2 of 2 members · 2 working (max 3, min 1) · 1 spare" in drawn(state)
     assert watch_line(state, "table") == "Running big-job epoch 7: 2 of 2 (max 3, min 1) · 1 spare"
+    state = group_state(spared(5, "max=2", members=TAKEN, epochs=(7, 6)), at(7, 0, 2, 3))  # max was lowered
+    assert "3 members (max 2) are at epoch 7" in state.headline().text
 
 
 def test_a_lost_member_is_waited_for() -> None:
@@ -112,6 +114,7 @@ def test_a_group_that_gathers(pods: list[PodFact], epochs: tuple[int, int], arri
     state = group(*pods, epochs=epochs, members=TAKEN if epochs[0] else None)
     assert words in state.headline().text
     assert (state.expected, state.arrived) == (3, arrived)
+    assert ("deleted by force" in text_of(explanation_of(state))) == (TURN in state.headline().text)
     if arrived < 3:
         assert (state.late, len(state.stragglers) + state.unnamed) == (
             3 - arrived,
