@@ -54,7 +54,7 @@ from inplace.common.wire.names import DEPTH_CONTAINERS
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
     from inplace.agent.slot_keeper import SlotKeeper
-    from inplace.common.protocol.link import Membership
+    from inplace.common.protocol.link import PlayedRank
 
 UNANSWERED_S: Final = 2.0  # then what earlier runs wrote is told, be the announcement answered or not
 REMINDER: Final = "reminder"  # its task's name
@@ -109,7 +109,7 @@ class Agent:
         )
         self._machine = _first_state(config, self.keeper.failures)
         self._slot_keeper: SlotKeeper | None = None
-        self._membership: Membership | None = None  # of the worker that was started last
+        self._played: PlayedRank | None = None  # of the worker that was started last
         if config.slot is not None:
             from inplace.agent.slot_keeper import SlotKeeper
 
@@ -231,8 +231,8 @@ class Agent:
                 self._reporter.perform(action)
             case StartWorker(epoch):
                 self._remember_run(epoch)
-                self._membership = self._slot_keeper.membership(epoch) if self._slot_keeper and epoch else None
-                self.keeper.start(epoch, self._membership)
+                self._played = self._slot_keeper.played(epoch) if self._slot_keeper and epoch else None
+                self.keeper.start(epoch, self._played)
                 self._lift(epoch)
             case StopWorker():
                 self._reporter.keep_silent()
@@ -309,7 +309,7 @@ class Agent:
         wait_s = self._clock.monotonic_s() - self._started_s
         self._metrics.lifted = True
         self._phases.lifted()
-        member = self._membership
+        member = self._played
         fields = {} if member is None else {"rank": member.rank, "size": member.size}
         self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3), **fields)
 
@@ -356,7 +356,7 @@ class Agent:
         """Tell the barrier and the metrics where this Pod stands."""
         state, view = self.state, self.state.view
         spares = self._slot_keeper.go_on() if self._slot_keeper is not None else False
-        rank = self._membership.rank if self._membership and state.phase is AgentPhase.LIFTED else None
+        rank = self._played.rank if self._played and state.phase is AgentPhase.LIFTED else None
         self._metrics.epoch = state.epoch
         self._metrics.synced = view.synced if view else 0
         self._metrics.deprecated = view.deprecated if view else 0

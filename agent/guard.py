@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.guard import Action, Event
-    from inplace.common.protocol.link import Membership, Message
+    from inplace.common.protocol.link import Message, PlayedRank
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 STUCK: Final = 5  # as `agent.settings.exit_code` has it, which loads enum: the agent waited for the worker's end
@@ -115,7 +115,7 @@ class Guard:
 
             self._saves = SaveRequests(save_file(progress), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
-        self._membership: Membership | None = None  # of the lift that the guard waits for, or that stands
+        self._played: PlayedRank | None = None  # of the lift that the guard waits for, or that stands
         self._link = LinkClient(env.get("LINK_FILE") or LINK_FILE)
         self._kill_at_s: float | None = None
         self._exit_code = 0  # of the worker that ended last
@@ -233,11 +233,11 @@ class Guard:
         own, command = run_variables(epoch, self._progress), self._options.command
         if self._saves is not None:
             own[SAVE_FILE] = self._saves.path
-        if self._membership is not None:
+        if self._played is not None:
             from inplace.agent.worker.rank_variables import rank_command, rank_variables
 
-            own |= rank_variables(self._membership, self._env)
-            command = rank_command(self._membership, command)
+            own |= rank_variables(self._played, self._env)
+            command = rank_command(self._played, command)
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
             message = "it needs inplace.dev/restart: process on the JobSet"
@@ -350,7 +350,7 @@ class Guard:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Lifted):
-            self._membership = message.membership if self._state.phase == WAITING else self._membership
+            self._played = message.played if self._state.phase == WAITING else self._played
             self._take(BarrierLifted(message.epoch))
         elif isinstance(message, Signal):
             if self._state.phase == RUNNING:

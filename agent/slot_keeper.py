@@ -17,7 +17,7 @@ from inplace.agent.settings.config import AgentConfig
 from inplace.agent.settings.slot import host_of
 from inplace.common.protocol.agent import is_spare
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.pod import PodState, WorkerLife
 
 
@@ -42,7 +42,7 @@ class SlotKeeper:
         self._is_completed = False  # the JobSet
         self._is_over = False  # the guards know
 
-    def membership(self, epoch: int) -> Membership:
+    def played(self, epoch: int) -> PlayedRank:
         """Return what the worker is in an epoch for which the barrier lifts."""
         view = self._state().agent.view
         members = view.members if view is not None else None
@@ -50,7 +50,7 @@ class SlotKeeper:
         if members is None or rank is None:
             raise InvariantError(f"expected a member of epoch {epoch} in slot {self._slot}, saw {members!r}")
         first = dict(members.exchanged).get(0, 0)
-        return Membership(rank, members.size, host_of(self._hosts, first))
+        return PlayedRank(rank, members.size, host_of(self._hosts, first))
 
     def complete(self) -> None:
         """Take note that the JobSet's work is done."""

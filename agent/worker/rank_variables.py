@@ -35,7 +35,7 @@ Source: torch.distributed.run (PET_ is torchrun's prefix); jax.distributed.initi
 from __future__ import annotations
 
 from inplace.common.bare.typed import Final, Mapping, Sequence
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 
 _RANKS: Final = ("NODE_RANK", "GROUP_RANK", "PET_NODE_RANK")
 _SIZES: Final = ("NNODES", "NUM_NODES", "GROUP_WORLD_SIZE", "PET_NNODES", "PODS_PER_JOB")
@@ -59,7 +59,7 @@ _TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.laun
 _DIGITS_MAX: Final = 9
 
 
-def rank_variables(member: Membership, env: Mapping[str, str]) -> dict[str, str]:
+def rank_variables(member: PlayedRank, env: Mapping[str, str]) -> dict[str, str]:
     """Return what the environment of a member's worker has instead of, or beside, the guard's own."""
     rank, size = str(member.rank), str(member.size)
     own = {"INPLACE_RANK": rank, "INPLACE_SIZE": size, "JOB_COMPLETION_INDEX": rank}
@@ -74,7 +74,7 @@ def rank_variables(member: Membership, env: Mapping[str, str]) -> dict[str, str]
     return own
 
 
-def rank_command(member: Membership, command: Sequence[str]) -> tuple[str, ...]:
+def rank_command(member: PlayedRank, command: Sequence[str]) -> tuple[str, ...]:
     """Return a member's command: torchrun's options say its rank, also those that kubelet filled in."""
     words = list(command)
     begin = next((at for at, word in enumerate(words) if any(name in word for name in _TORCHRUN)), len(words))
@@ -87,7 +87,7 @@ def rank_command(member: Membership, command: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _option(option: str, value: str, member: Membership) -> str:
+def _option(option: str, value: str, member: PlayedRank) -> str:
     """Return the value of one of torchrun's options; it takes both spellings."""
     match option.replace("_", "-"):
         case "--nnodes" if value.isdigit():

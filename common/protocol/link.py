@@ -57,7 +57,7 @@ class Hello:
 
 
 @record
-class Membership:
+class PlayedRank:
     """What this Pod's worker is in an epoch of a group with spares.
 
     Args:
@@ -73,10 +73,10 @@ class Membership:
 
 @record
 class Lifted:
-    """The worker may start; epoch 0 when in-place restart is off. A membership is of a group with spares."""
+    """The worker may start; epoch 0 when in-place restart is off. A played is of a group with spares."""
 
     epoch: int
-    membership: Membership | None = None
+    played: PlayedRank | None = None
 
 
 @record
@@ -213,7 +213,7 @@ Message = (
 def line_of(message: Message) -> bytes:
     """Return a message's line."""
     if isinstance(message, Lifted):
-        member = message.membership
+        member = message.played
         more = () if member is None else (str(member.rank), str(member.size), member.host or _NO_HOST)
         return " ".join(["lifted", str(message.epoch), *more]).encode("ascii") + b"\n"
     numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
@@ -271,7 +271,7 @@ def _lifted_member(words: list[str]) -> Lifted | None:
     epoch, rank, size = map(int, numbers)
     if rank >= size or not epoch or not set(host) <= _HOST_CHARACTERS or not 0 < len(host) <= HOST_CHARACTERS_MAX:
         return None
-    return Lifted(epoch, Membership(rank, size, "" if host == _NO_HOST else host))
+    return Lifted(epoch, PlayedRank(rank, size, "" if host == _NO_HOST else host))
 
 
 def _is_number(text: str, most: int) -> bool:

@@ -24,8 +24,8 @@ from inplace.common.protocol.link import (
     Ending,
     Failed,
     Lifted,
-    Membership,
     Message,
+    PlayedRank,
     Signal,
     Started,
     is_completion,
@@ -55,7 +55,7 @@ class Lift:
     """Start the worker in this epoch, 0 when in-place restart is off; in a group with spares as that member."""
 
     epoch: int
-    membership: Membership | None = None
+    played: PlayedRank | None = None
 
 
 @record
@@ -126,7 +126,7 @@ class LinkedWorkerState:
         awaited: the workers of so many containers run without a guard unless one comes from there; 0: each has one.
         peers: the guards that are connected, in the order of their numbers.
         epoch: of the lift that stands; None while no worker may start.
-        membership: of that lift.
+        played: of that lift.
         completed: a worker of this epoch ended by itself with exit code 0.
         is_ending: the worker of this epoch failed, or was told to end.
         has_exited: that was reported.
@@ -138,7 +138,7 @@ class LinkedWorkerState:
     awaited: int = 0
     peers: tuple[Peer, ...] = ()
     epoch: int | None = None
-    membership: Membership | None = None
+    played: PlayedRank | None = None
     completed: bool = False
     is_ending: bool = False
     has_exited: bool = False
@@ -181,11 +181,11 @@ def _lift(state: LinkedWorkerState, lift: Lift) -> Step:
     if state.epoch is not None:
         raise InvariantError(f"a lift of epoch {lift.epoch} beside the worker of epoch {state.epoch}")
     waiting = [peer.number for peer in state.peers if peer.life == ABSENT]
-    state = replace(state, epoch=lift.epoch, membership=lift.membership)
+    state = replace(state, epoch=lift.epoch, played=lift.played)
     state = replace(state, completed=False, is_ending=False, has_exited=False)
     for number in waiting:
         state = _at(state, number, LIFTED)
-    return state, tuple(Tell(number, Lifted(lift.epoch, lift.membership)) for number in waiting)
+    return state, tuple(Tell(number, Lifted(lift.epoch, lift.played)) for number in waiting)
 
 
 def _order(state: LinkedWorkerState, number: int, *, but: int = -1) -> Step:
@@ -205,7 +205,7 @@ def _heard(state: LinkedWorkerState, number: int, message: Message) -> Step:
             return _settled(state)
         if state.epoch is None or state.is_ending:
             return state, ()
-        return _at(state, number, LIFTED), (Tell(number, Lifted(state.epoch, state.membership)),)
+        return _at(state, number, LIFTED), (Tell(number, Lifted(state.epoch, state.played)),)
     is_news = isinstance(message, Started | Failed | Ended | Ending) and message.epoch == state.epoch
     if is_news and life not in ("", ABSENT):
         return _ran(state, number, message)

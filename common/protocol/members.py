@@ -14,7 +14,7 @@ from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SLOTS_MAX: Final = 5_000  # n of a group with spares; the text stays below 6 kB
+SLOTS_MAX: Final = 5_500  # n of a group with spares: 5,000 members and 500 spares; the text stays below 6 kB
 EXCHANGES_MAX: Final = 500  # ranks that another slot plays; with more of them lost at once the barrier waits
 
 

@@ -5,9 +5,9 @@ The texts of a group with spares: the members in a status, and what an agent add
     announcement = "v1,epoch=" epoch ",ran=" epoch
 
     epoch   = 1 to 2147483647; of ran, 0 for none
-    size    = 1 to 5000: ranks 0 to size - 1
+    size    = 1 to 5500: ranks 0 to size - 1
     rank    = one that another slot plays than that of its own number, in their order, at most 500 of them
-    slot    = 0 to 4999
+    slot    = 0 to 5499
     version = a resourceVersion, 0 to 2^64 - 1: announcements up to it were counted, or the epoch is skipped
 
     v1,epoch=7,size=8,3=9,seen=1284100

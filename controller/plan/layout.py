@@ -60,9 +60,12 @@ def resize_jobs(draft: Draft) -> bool:
         draft.add(ResizeJob(job.metadata.name, job.metadata.uid, size))
         if jobset.suspended or name not in draft.order.expected:
             continue  # nobody runs in it, or not in the group
+        scope = jobset.scope_of(name)
+        if scope.ranks is not None and all(slot < size for slot in scope.ranks.slots()):
+            continue  # spares come, or go
         exempt_unless_restarting(draft, name, Trigger.RESIZE)
         if present is not None and present > size:
-            draft.deprecating.add(jobset.scope_of(name).name)
+            draft.deprecating.add(scope.name)
     return False
 
 

@@ -43,7 +43,7 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
     arrived = ledger.arrived_by_job(epoch) if is_told else {}
     return WaitingBarrier(
         epoch=epoch,
-        arrived=ledger.arrived(epoch),
+        arrived=min(ledger.arrived(epoch), scope_ledger.expected),  # more, where spares are there
         expected=scope_ledger.expected,
         waited_s=waited_s,
         missing=tuple(islice(_missing(membership, group, scope_ledger, epoch, arrived), NAMES_MAX)) if is_told else (),

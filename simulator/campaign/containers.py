@@ -15,7 +15,7 @@ from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
@@ -104,11 +104,9 @@ class Machine(ModelRuntime):
         """Start a worker that has its container for itself."""
         return Training(self, run.pod, None)
 
-    def make_child(
-        self, run: ContainerRun, epoch: int | None, membership: Membership | None, *, leaves: bool
-    ) -> Training:
+    def make_child(self, run: ContainerRun, epoch: int | None, played: PlayedRank | None, *, leaves: bool) -> Training:
         """Start a worker below a guard."""
-        return Training(self, run.pod, epoch, membership, leaves=leaves)
+        return Training(self, run.pod, epoch, played, leaves=leaves)
 
     def make_agent(self, run: ContainerRun) -> AgentContainer:
         """Start an agent; its settings are right."""
@@ -121,7 +119,7 @@ class Training(WorkerRun):
     """A worker's run; the judge is called at its start and at its end.
 
     Args:
-        membership: what it is in a group with spares.
+        played: what it is in a group with spares.
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
     """
 
@@ -132,7 +130,7 @@ class Training(WorkerRun):
         machine: Machine,
         pod: KubeObject,
         epoch: int | None,
-        membership: Membership | None = None,
+        played: PlayedRank | None = None,
         *,
         leaves: bool = False,
     ) -> None:
@@ -140,7 +138,7 @@ class Training(WorkerRun):
         self._leaves = leaves
         self.pod = pod
         machine.workers[pod["metadata"]["uid"]] = self
-        machine.judge.worker_started(pod, epoch, membership)
+        machine.judge.worker_started(pod, epoch, played)
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
         if machine.completes:
             self.end(0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from inplace.common.jobset.causes import unix_time
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
@@ -133,7 +133,7 @@ class Judge:
         self.members = MemberRules(self.breaks)
         self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
-    def worker_started(self, pod: KubeObject, epoch: int | None, membership: Membership | None = None) -> None:
+    def worker_started(self, pod: KubeObject, epoch: int | None, played: PlayedRank | None = None) -> None:
         """Judge the start of a worker; `epoch` comes from its environment, None when that names none."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         jobset, slot = _jobset_of(pod), slot_of(pod)
@@ -146,7 +146,7 @@ class Judge:
             self.breaks(S2, f"{name} starts again in epoch {epoch}")
         if epoch > history.synced or epoch == 0:
             self.breaks(S3, f"{name} starts in epoch {epoch} while S is {history.synced}")
-        self.members.started(jobset, name, slot, epoch, membership)
+        self.members.started(jobset, name, slot, epoch, played)
         history.started[slot, epoch] = uid
         history.at_work[epoch] = history.at_work.get(epoch, 0) + 1
         self.running[uid] = Running(jobset, slot, name, epoch)

@@ -15,7 +15,7 @@ from typing import Any
 from inplace.common.jobset.members import MemberPolicy
 from inplace.common.jobset.settings import MEMBERS, WAIT_S
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.members import Members, Sizes
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import read_members
@@ -126,7 +126,7 @@ class MemberRules:
         """Say whether the epoch before S ended so that spares become members."""
         return synced - 1 in self._groups[jobset["metadata"]["uid"]].exchanged
 
-    def started(self, jobset: str, pod: str, slot: Slot, epoch: int, membership: Membership | None) -> None:
+    def started(self, jobset: str, pod: str, slot: Slot, epoch: int, played: PlayedRank | None) -> None:
         """Judge the start of a worker."""
         group = self._groups[jobset]
         if not group.has_list:
@@ -135,8 +135,8 @@ class MemberRules:
         rank = members.rank_of(int(slot[1])) if members is not None else None
         if members is None or rank is None:
             self._breaks(M2, f"{pod} starts in epoch {epoch}, whose list is {members}")
-        elif membership is None or (membership.rank, membership.size) != (rank, members.size):
-            self._breaks(M2, f"{pod} starts in epoch {epoch} as {membership}, whose list is {members}")
+        elif played is None or (played.rank, played.size) != (rank, members.size):
+            self._breaks(M2, f"{pod} starts in epoch {epoch} as {played}, whose list is {members}")
 
     def _judge_list(self, group: _Group, synced: int, members: Members | None, text: object) -> None:
         if members is None or members.epoch != synced or members.skipped:

@@ -10,7 +10,7 @@ from inplace.common.bare.record import replace
 from inplace.common.jobset.scopes import Scope
 from inplace.common.protocol import agent, members
 from inplace.common.protocol.agent import AgentState, Verdict
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
@@ -39,11 +39,11 @@ def _writes_later(original: Callable[..., dict[str, Any]], scope: Scope, *rest: 
     return fields
 
 
-def _has_another_rank(original: Callable[..., Membership], self: slot_keeper.SlotKeeper, epoch: int) -> Membership:
+def _has_another_rank(original: Callable[..., PlayedRank], self: slot_keeper.SlotKeeper, epoch: int) -> PlayedRank:
     return replace(original(self, epoch), rank=self._slot)
 
 
-def _counts_slots(original: Callable[..., Membership], self: slot_keeper.SlotKeeper, epoch: int) -> Membership:
+def _counts_slots(original: Callable[..., PlayedRank], self: slot_keeper.SlotKeeper, epoch: int) -> PlayedRank:
     member = original(self, epoch)
     return replace(member, size=member.size + 1)
 
@@ -70,12 +70,12 @@ SPARES: Final = (
     hunted(
         "members: a rank is that of the slot",
         Area.AGENT,
-        (instead_of(slot_keeper.SlotKeeper.membership, _has_another_rank),),
+        (instead_of(slot_keeper.SlotKeeper.played, _has_another_rank),),
     ),
     hunted(
         "members: a size is not that of the list",
         Area.AGENT,
-        (instead_of(slot_keeper.SlotKeeper.membership, _counts_slots),),
+        (instead_of(slot_keeper.SlotKeeper.played, _counts_slots),),
     ),
     hunted(
         "members: a spare lifts where it announced S", Area.PROTOCOL, (instead_of(agent.judge_state, _lifts_spares),)

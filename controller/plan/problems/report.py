@@ -53,7 +53,8 @@ def refuse_oversize(draft: Draft) -> bool:
 def known_problems(jobset: JobSet) -> Sequence[str]:
     """Return the problems of the spec alone, found once for each version: some read the templates."""
     if not jobset.known_problems:
-        problems = (*jobset.oversize, *(one for check in PROBLEMS for one in check(jobset)))
+        found = (one for check in PROBLEMS for one in check(jobset))
+        problems = tuple(dict.fromkeys((*jobset.oversize, *found)))  # one annotation may be wrong for several jobs
         jobset.known_problems.append(problems)
     return jobset.known_problems[0]
 
@@ -118,11 +119,16 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
             f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; set that "
             "strategy, or remove the annotation"
         )
-    elif wanted != jobset.restart_scope and "restarts" in jobset.status:
+    elif wanted != jobset.restart_scope and "restarts" in jobset.status and not _began_with_spares(jobset):
         yield (
             f"{where}: expected {jobset.restart_scope}, with which the jobset began, saw {wanted}: it has no effect; "
             "recreate the jobset"
         )
+
+
+def _began_with_spares(jobset: JobSet) -> bool:
+    """Say whether it is divided because of the annotation for members, which `bad_members` judges."""
+    return wire.RESTART_SCOPE not in jobset.annotations and any(one.has_spares for one in jobset.scopes.values())
 
 
 def bad_ports(jobset: JobSet) -> Iterator[str]:

@@ -36,8 +36,8 @@ def test_a_slot_has_a_host_where_pods_have_names() -> None:
     ("change", "expected"),
     [
         ({"JOB_COMPLETION_INDEX": ""}, "JOB_COMPLETION_INDEX: expected the number of a Pod of an Indexed Job"),
-        ({"JOB_COMPLETION_INDEX": "x"}, "0 to 4999, beside MEMBERS, saw 'x'"),
-        ({"JOB_COMPLETION_INDEX": str(SLOTS_MAX)}, "saw '5000'"),
+        ({"JOB_COMPLETION_INDEX": "x"}, "0 to 5499, beside MEMBERS, saw 'x'"),
+        ({"JOB_COMPLETION_INDEX": str(SLOTS_MAX)}, "saw '5500'"),
         ({"RESTART_SCOPE": ""}, "metadata.annotations['inplace.dev/restart-scope']"),
         ({"LINK_FILE": "/l", "GUARDS_AWAITED": "1"}, "GUARDS_AWAITED: expected none beside MEMBERS"),
         ({"MEMBERS": "max=8"}, "MEMBERS: expected host names with one '*' for a Pod's number, or '*'"),

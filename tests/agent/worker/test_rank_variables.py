@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from inplace.agent.worker.rank_variables import rank_command, rank_variables
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from tests.agent.process import ROOT, modules_loaded_by
 
-MEMBER = Membership(1, 6, "train-w-0-7.train")
+MEMBER = PlayedRank(1, 6, "train-w-0-7.train")
 OWN = {
     "INPLACE_RANK": "1",
     "INPLACE_SIZE": "6",
@@ -49,14 +49,14 @@ def test_only_variables_of_the_manifest_are_replaced(env: dict[str, str], learne
 def test_without_host_names_no_host_is_replaced() -> None:
     """The manifest has another way to find rank 0."""
     env = {"MASTER_ADDR": "10.0.0.1", "RANK": "9"}
-    assert rank_variables(Membership(0, 2), env) == {
+    assert rank_variables(PlayedRank(0, 2), env) == {
         "INPLACE_RANK": "0",
         "INPLACE_SIZE": "2",
         "JOB_COMPLETION_INDEX": "0",
         "RANK": "0",
     }
     command = ("torchrun", "--nnodes=9", "--master-addr=a", "train.py")
-    assert rank_command(Membership(0, 2), command) == ("torchrun", "--nnodes=2", "--master-addr=a", "train.py")
+    assert rank_command(PlayedRank(0, 2), command) == ("torchrun", "--nnodes=2", "--master-addr=a", "train.py")
 
 
 @pytest.mark.parametrize(

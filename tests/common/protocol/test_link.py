@@ -25,8 +25,8 @@ from inplace.common.protocol.link import (
     Leaving,
     Lifted,
     LineReader,
-    Membership,
     Message,
+    PlayedRank,
     Signal,
     Started,
     Unfit,
@@ -45,7 +45,7 @@ messages = st.one_of(
     st.just(Fit()),
     st.just(Unfit()),
     st.just(Completed()),
-    st.builds(Lifted, st.just(INT32_MAX), st.builds(Membership, st.integers(0, 4998), st.integers(4999, 5000), hosts)),
+    st.builds(Lifted, st.just(INT32_MAX), st.builds(PlayedRank, st.integers(0, 4998), st.integers(4999, 5000), hosts)),
     st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )

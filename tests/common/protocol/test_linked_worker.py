@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Membership, Signal, Started
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, PlayedRank, Signal, Started
 from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
@@ -99,14 +99,14 @@ def test_an_order_reaches_every_guard() -> None:
 
 
 def test_every_guard_of_a_member_learns_its_rank() -> None:
-    """Also one that starts anew, while the lift stands; the next lift has a membership of its own, or none."""
-    first, second = Membership(1, 2, "a-0"), Membership(0, 2, "a-2")
+    """Also one that starts anew, while the lift stands; the next lift has a played of its own, or none."""
+    first, second = PlayedRank(1, 2, "a-0"), PlayedRank(0, 2, "a-2")
     lifted = after(Heard(0, Absent(0)), Lift(1, first), Heard(1, Absent(0)))
     assert lifted[1] == [Tell(1, Lifted(1, first))]
     ends = (SignalWorkers(15), Heard(0, Absent(0)), Heard(1, Absent(0)))
-    for membership in (second, None):
-        again = after(Heard(0, Absent(0)), Lift(1, first), Heard(1, Absent(0)), *ends, Lift(2, membership))
-        assert again[1] == [Tell(0, Lifted(2, membership)), Tell(1, Lifted(2, membership))]
+    for played in (second, None):
+        again = after(Heard(0, Absent(0)), Lift(1, first), Heard(1, Absent(0)), *ends, Lift(2, played))
+        assert again[1] == [Tell(0, Lifted(2, played)), Tell(1, Lifted(2, played))]
 
 
 def test_an_order_without_a_guard_is_done_at_once() -> None:

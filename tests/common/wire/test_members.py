@@ -68,9 +68,9 @@ def test_what_is_read_is_sound(members: Members, data: st.DataObject) -> None:
         "v1,epoch=7,size=0,seen=1",
         "v1,epoch=0,size=8,seen=1",
         "v1,epoch=7,size=8,seen=18446744073709551616",
-        "v1,epoch=7,size=5001,seen=1",
+        "v1,epoch=7,size=5501,seen=1",
         "v1,epoch=7,size=8,8=9,seen=1",  # no such rank
-        "v1,epoch=7,size=8,3=5000,seen=1",
+        "v1,epoch=7,size=8,3=5500,seen=1",
         "v1,epoch=7,size=8,3=5,seen=1",  # slot 5 would play two ranks
         "v1,epoch=7,size=8,3=9,4=9,seen=1",
         "v1,epoch=7,size=8,4=9,3=10,seen=1",  # not in their order

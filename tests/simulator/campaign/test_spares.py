@@ -12,7 +12,7 @@ import pytest
 
 from inplace.agent.slot_keeper import SlotKeeper
 from inplace.common.jobset.members import MemberPolicy
-from inplace.common.protocol.link import Membership
+from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
 from inplace.common.wire import names as wire
@@ -26,7 +26,7 @@ from tests.simulator.campaign.properties import properties
 from tests.simulator.campaign.test_judge import UID, Bench, judged, pod
 
 GROUP: Final = Scenario(pods_per_job=3, mode=Mode.SUPERVISOR, members=MemberPolicy(Sizes(1, 2), wait_s=5))
-PLAYS: Final = Membership(0, 2)
+PLAYS: Final = PlayedRank(0, 2)
 
 
 def write(bench: Bench, synced: int, deprecated: int, members: str, trigger: str = "") -> None:
@@ -38,10 +38,10 @@ def write(bench: Bench, synced: int, deprecated: int, members: str, trigger: str
     bench.write("jobsets", found, by="controller-0#1")
 
 
-async def start(bench: Bench, index: int, membership: Membership | None, epoch: int = 1) -> None:
+async def start(bench: Bench, index: int, played: PlayedRank | None, epoch: int = 1) -> None:
     """Let a worker start."""
     await asyncio.sleep(0.001)
-    bench.judge.worker_started(pod(index), epoch, membership)
+    bench.judge.worker_started(pod(index), epoch, played)
 
 
 async def good(bench: Bench) -> None:
@@ -50,7 +50,7 @@ async def good(bench: Bench) -> None:
     bench.announce(1, 1, 2)
     write(bench, 1, 0, "v1,epoch=1,size=2,0=2,seen=9")
     await start(bench, 2, PLAYS)
-    await start(bench, 1, Membership(1, 2))
+    await start(bench, 1, PlayedRank(1, 2))
     bench.announce(2, 0)
 
 
@@ -79,7 +79,7 @@ async def with_its_own_rank(bench: Bench) -> None:
     await good(bench)
     bench.judge.worker_stopped(pod(2))
     bench.judge.histories[UID].started.clear()
-    await start(bench, 2, Membership(2, 2))
+    await start(bench, 2, PlayedRank(2, 2))
 
 
 async def with_another_list(bench: Bench) -> None:
