@@ -78,7 +78,7 @@ def is_full(world: World) -> bool:
     if members is None or not is_together(world):
         return False
     slots, pods = available(world), active(world)
-    ready = {slot_of(pod) for pod in pods if _announced(pod) > members.epoch or _plays(members, pod)}
+    ready = {slot_of(pod) for pod in pods if _has_announced(world, pod, members.epoch + 1) or _plays(members, pod)}
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     is_largest = members.size == policy_of(world.jobset).sizes.fit(len(slots))
     return is_largest and ready == slots and len(live) == len(pods) == len(slots)
@@ -177,6 +177,8 @@ def _plays(members: Members, pod: KubeObject) -> bool:
     return members.rank_of(int(slot_of(pod)[1] or -1)) is not None
 
 
-def _announced(pod: KubeObject) -> int:
+def _has_announced(world: World, pod: KubeObject, epoch: int) -> bool:
+    """Say whether an agent announced an epoch, and the Pod shows it: a person may have written it as well."""
     text = str((pod["metadata"].get("annotations") or {}).get(wire.EPOCH, ""))
-    return int(text) if text.isdigit() else 0
+    by_agent = world.judge.histories[world.jobset["metadata"]["uid"]].announced.get(slot_of(pod), 0)
+    return text == str(epoch) and by_agent >= epoch
