@@ -103,9 +103,9 @@ class MemberRules:
         group = self._groups[jobset["metadata"]["uid"]]
         text = own_status(jobset).get(wire.MEMBERS_FIELD)
         group.has_list |= text is not None
-        group.sizes |= sizes_of(jobset)
         if not group.has_list:
             return
+        group.sizes |= sizes_of(jobset)
         now_s, (synced, deprecated) = asyncio.get_running_loop().time(), after
         members = read_members(text)
         if synced > before[0]:

@@ -1,7 +1,7 @@
 """
 Judge a group with spares once faults have stopped: what the loss of a spare and of a member costs, and the end.
 
-    M5  a spare that is lost restarts nobody, nor does its replacement
+    M5  a spare that is lost is no restart, and neither is its replacement
     M6  a member that is lost, where no Pod finds room, costs one restart: a spare plays its rank, or after the wait the
         group goes on with fewer
     M7  where Pods find room again, the group is as large as it may be

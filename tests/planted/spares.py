@@ -92,7 +92,7 @@ SPARES: Final = (
         campaign=True,
     ),
     _told(
-        "members: the list names nobody who was exchanged",
+        "members: the list names no slot that was exchanged",
         Area.PROTOCOL,
         instead_of(members.members_of, _keeps_list),
         campaign=True,
