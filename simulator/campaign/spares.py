@@ -55,7 +55,7 @@ async def end_spares(world: World) -> None:
     """
     if terminal(world) != "Completed" or members_of(world) is None:
         return
-    hears = all_watch(world) and not any(stream.ending is Ending.SILENT for stream in world.network.streams)
+    hears = all_hear(world)
     uids = {pod["metadata"]["uid"] for pod in active(world)}
     ended = lambda: not world.machine.agents and not world.judge.running  # noqa: E731
     await until(world, ended, ENDED_S, M8, every_s=0.05)
@@ -64,6 +64,11 @@ async def end_spares(world: World) -> None:
     failed = [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") != "Succeeded"]
     if hears and (failed or len(pods) < len(uids)):
         raise ViolationError(M8, f"{failed} did not, and {len(uids) - len(pods)} of {len(uids)} are gone")
+
+
+def all_hear(world: World) -> bool:
+    """Say whether no watch is half-open: that is noticed after 150 s (common.kube.watch.INACTIVITY_S)."""
+    return all_watch(world) and not any(stream.ending is Ending.SILENT for stream in world.network.streams)
 
 
 def members_of(world: World) -> Members | None:
@@ -139,7 +144,7 @@ async def _lose_member(world: World) -> None:
     has_room = size > 0
     if has_room:
         await set_room(world, 0)
-    began_s, epoch = world.now_s, before.epoch
+    began_s, epoch, hears = world.now_s, before.epoch, all_hear(world)
 
     def has_restarted() -> bool:
         return is_together(world) and epochs_of(world)[0] > epoch
@@ -160,7 +165,8 @@ async def _lose_member(world: World) -> None:
         if moved != [before.rank_of(slot)]:
             raise ViolationError(M6, f"slot {slot} was lost, and ranks {moved} moved: {before} became {after}")
         announced_s = max(world.judge.members.announced_s(world.jobset, after), began_s)
-        if world.judge.clocks_agree and world.judge.members.synced_s(world.jobset) - announced_s > LIFT_S:
+        is_timed = hears and world.judge.clocks_agree
+        if is_timed and world.judge.members.synced_s(world.jobset) - announced_s > LIFT_S:
             raise ViolationError(M6, f"the barrier waited, although a spare was there: {after}")
     await set_room(world, world.scenario.pods_per_node + 1)
     await until_full(world)

@@ -54,7 +54,7 @@ def test_each_place_has_its_faults() -> None:
         FaultSite.NETWORK: 13,
         FaultSite.CONTROLLER: 10,
         FaultSite.AGENT: 7,
-        FaultSite.NODE: 15,
+        FaultSite.NODE: 17,
         FaultSite.USER: 9,
         FaultSite.TIME: 3,
     }
