@@ -170,6 +170,7 @@ Frozen = tuple[Any, ...]
 OWN: Final = (
     "_playing",
     "_arrived",
+    "_spares",
     "_blocking",
     "_doubted",
     "_lost",
