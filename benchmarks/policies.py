@@ -57,6 +57,7 @@ from inplace.common.wire.members import read_members
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.timeline import own_status
 
 WORK_S: Final = 4 * 3600.0
 CHECKPOINT_S: Final = 600.0
@@ -279,19 +280,13 @@ def _names(nodes: int) -> list[str]:
 
 
 def _epochs(cluster: Cluster) -> int:
-    return int(_scope(cluster).get(wire.SYNCED_EPOCH, 0))
+    return int(own_status(cluster.jobset(NAME)).get(wire.SYNCED_EPOCH, 0))
 
 
 def _size(cluster: Cluster) -> int:
     """Return how many ranks train now."""
-    members = read_members(_scope(cluster).get(wire.MEMBERS_FIELD))
+    members = read_members(own_status(cluster.jobset(NAME)).get(wire.MEMBERS_FIELD))
     return PODS if members is None else members.size
-
-
-def _scope(cluster: Cluster) -> Mapping[str, Any]:
-    status: dict[str, Any] = cluster.jobset(NAME).get("status", {})
-    scopes: list[dict[str, Any]] = status.get(wire.SCOPED_EPOCHS) or [status]
-    return scopes[0]
 
 
 def measure(seeds: int, scenarios: Sequence[str], policies: Sequence[str]) -> list[dict[str, Any]]:

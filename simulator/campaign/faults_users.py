@@ -10,9 +10,9 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.fault import FaultSite, accepted, fault
-from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.timeline import own_status
 
 USER = FaultSite.USER
 GARBAGE_S_MAX = 6.0  # the garbage collector's longest delay; old Pods outlive their Job by it, beside the new JobSet's

@@ -18,11 +18,12 @@ from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver.store import Event
-from inplace.simulator.campaign.member_rules import MemberRules, own_status
+from inplace.simulator.campaign.member_rules import MemberRules
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
+from inplace.simulator.cluster.timeline import own_status
 
 S1 = "S1 workers of two epochs run at once"
 S2 = "S2 a slot's worker started twice in one epoch"
@@ -257,9 +258,8 @@ class Judge:
         left_s = (unix_time(loop.get("until")) or 0.0) - VIRTUAL_EPOCH_S - asyncio.get_running_loop().time()
         if loop.get("epoch") == synced and self.clocks_agree and left_s > CLOCK_TOLERANCE_S:
             self.breaks(S11, f"epoch {synced} began {left_s:.3f} s too early")
-        leaving = {
-            use["podUid"] for use in (jobset.get("status") or {}).get(wire.ESCALATION_USES) or () if _is_of(use, synced)
-        }
+        uses = (jobset.get("status") or {}).get(wire.ESCALATION_USES) or ()
+        leaving = {use["podUid"] for use in uses if _is_of(use, synced)}
         if live := [uid for uid in leaving if uid in self._pods and uid not in self._ended]:
             self.breaks(S12, f"S became {synced} with {self._pods[live[0]]['metadata']['name']}")
         members = self.members.of(jobset["metadata"]["uid"], synced)

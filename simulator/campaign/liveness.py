@@ -8,10 +8,10 @@ from collections.abc import Callable
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.judge import ViolationError
-from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.slots import slot_of, slots_of
 from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.timeline import own_status
 from inplace.simulator.cluster.virtual_time import describe_tasks
 
 L1 = "L1 the group did not come together after the last fault"

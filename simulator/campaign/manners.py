@@ -19,8 +19,8 @@ from inplace.common.kube.http.request import Request, Response
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.disturbance import is_lease, is_write
 from inplace.simulator.campaign.judge import Judge
-from inplace.simulator.campaign.member_rules import own_status
 from inplace.simulator.campaign.process import current_process
+from inplace.simulator.cluster.timeline import own_status
 
 S9 = "S9 a controller wrote while another one held the Lease"
 L5 = "L5 a process repeated one request without a pause"

@@ -10,7 +10,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from inplace.common.jobset.members import MemberPolicy
 from inplace.common.jobset.settings import MEMBERS, WAIT_S
@@ -20,6 +19,7 @@ from inplace.common.protocol.members import Members, Sizes
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import read_members
 from inplace.simulator.campaign.slots import Slot
+from inplace.simulator.cluster.timeline import own_status
 
 M1 = "M1 an epoch began without a list of its members, or with one that its JobSet does not allow"
 M2 = "M2 a worker started in a slot that the list does not name, or with another rank or size"
@@ -145,13 +145,6 @@ class MemberRules:
         group.lists[synced] = members
         if members.size not in group.sizes:
             self._breaks(M1, f"S became {synced} with {members.size} members, allowed are {sorted(group.sizes)}")
-
-
-def own_status(jobset: KubeObject) -> dict[str, Any]:
-    """Return the part of the status that has S and D: that of the only scope, if there is one."""
-    status: dict[str, Any] = jobset.get("status") or {}
-    scopes = status.get(wire.SCOPED_EPOCHS) or []
-    return scopes[0] if len(scopes) == 1 else status
 
 
 def policy_of(jobset: KubeObject) -> MemberPolicy:

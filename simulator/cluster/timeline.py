@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.kube.clock import Clock
@@ -238,9 +239,7 @@ class Timeline:
             self._take_jobset(event.obj)
 
     def _take_jobset(self, jobset: KubeObject) -> None:
-        status = jobset.get("status") or {}
-        scopes = status.get(wire.SCOPED_EPOCHS) or []
-        own = scopes[0] if len(scopes) == 1 else status
+        own = own_status(jobset)
         synced, deprecated = wire.epochs_of_status(own)
         now_s = self._clock.monotonic_s()
         if deprecated > self._deprecated:
@@ -321,3 +320,10 @@ class Timeline:
         if restart.detected_s is None:
             restart.detected_s = self._clock.monotonic_s()
         return restart
+
+
+def own_status(jobset: KubeObject) -> dict[str, Any]:
+    """Return the part of the status that has S and D: that of the only scope, if there is one."""
+    status: dict[str, Any] = jobset.get("status") or {}
+    scopes = status.get(wire.SCOPED_EPOCHS) or []
+    return scopes[0] if len(scopes) == 1 else status
