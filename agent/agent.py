@@ -39,6 +39,7 @@ from inplace.common.protocol.agent import (
     judge,
 )
 from inplace.common.protocol.failure_report import ScheduleReport, SendReport, WorkerFailed
+from inplace.common.protocol.link import Lifted
 from inplace.common.protocol.pod import (
     Event,
     Leave,
@@ -229,10 +230,10 @@ class Agent:
                 self.end(ExitCode.EPOCHS_EXHAUSTED)
             case ScheduleReport() | SendReport():
                 self._reporter.perform(action)
-            case StartWorker(epoch):
+            case StartWorker(epoch, resume):
                 self._remember_run(epoch)
                 self._played = self._slot_keeper.played(epoch) if self._slot_keeper and epoch else None
-                self.keeper.start(epoch, self._played)
+                self.keeper.start(Lifted(epoch or 0, self._played, None if resume is None else resume.step))
                 self._lift(epoch)
             case StopWorker():
                 self._reporter.keep_silent()

@@ -36,7 +36,7 @@ from inplace.common.wire.stop_signal import signal_name
 if TYPE_CHECKING:
     from inplace.agent.progress.last_words import LastWords
     from inplace.agent.worker.save_requests import SaveRequests
-    from inplace.common.protocol.link import PlayedRank
+    from inplace.common.protocol.link import Lifted
     from inplace.common.protocol.stall import StallState
 
 EXIT_S: Final = 5.0  # exit handlers of a rank that failed: to flush logs takes some seconds, to wait for peers for ever
@@ -101,14 +101,15 @@ class WorkerKeeper:
             await self._worker.until_fit()
             self._is_fit = True
 
-    def start(self, epoch: int | None, played: PlayedRank | None = None) -> None:
+    def start(self, lifted: Lifted) -> None:
         """Start the worker BEFORE anything else is done, then watch over it."""
+        epoch = lifted.epoch or None
         self._is_fit, self._words = False, None
         self._patches.forget_end()
         if self._stalls is not None:
             self._stalls.begin(epoch)
         began_s = self._began_s = self._clock.monotonic_s()
-        self._worker.start(epoch, played)
+        self._worker.start(lifted)
         self._is_counted = False
         if self._state().restart_code is None:  # a guard in depth `containers` starts the worker later
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)

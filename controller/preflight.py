@@ -93,6 +93,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.LAST_GROUP_RESTART,
             wire.LAST_RESTART_REQUEST,
             wire.SAVING,
+            wire.MEMBERS_FIELD,
             wire.NOTICES,
             wire.NODE_FAILURES,
             wire.ESCALATION_USES,

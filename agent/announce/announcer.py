@@ -84,7 +84,7 @@ class Announcer:
         self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch, phases=phases)
-        return Accepted(epoch, _version(response.body) if self._config.slot is not None else 0)
+        return Accepted(epoch, _version(response.body))
 
     async def _void(self, epoch: int) -> NotAccepted:
         """Wait for this Pod's end: the controller may count it as gone, so it joins no epoch (docs/adr/0072)."""

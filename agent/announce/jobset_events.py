@@ -163,6 +163,7 @@ class JobSetEvents:
                 wire.DEPRECATED_EPOCH: cell(wire.COLUMN_DEPRECATED),
                 wire.CURRENT_ATTEMPT: cell(wire.COLUMN_CURRENT),
                 wire.PREVIOUS_ATTEMPT: cell(wire.COLUMN_PREVIOUS),
+                wire.MEMBERS_FIELD: cell(wire.COLUMN_MEMBERS),
                 wire.SCOPED_EPOCHS: _list(cell(wire.COLUMN_SCOPED)),
             },
             in_place=_in_place(
@@ -198,13 +199,15 @@ def view_of(seen: Seen, config: AgentConfig, *, consistent: bool) -> View:
         status = {}
     synced, deprecated = wire.epochs_of_status(status)
     members: Members | None = None
-    if wire.MEMBERS_FIELD in status and seen.in_place:
-        if config.slot is None:  # it would run in an epoch of which it is no member
-            raise OtherScopeError(_how_to_name_the_members(scope))
+    if (text := status.get(wire.MEMBERS_FIELD)) is not None and seen.in_place:
         from inplace.common.wire.members import read_members
 
-        members = read_members(status[wire.MEMBERS_FIELD])
-    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent, members=members)
+        members = read_members(text)
+        is_for_all = not scope or (members is not None and members.everyone)
+        if config.slot is None and not is_for_all:  # it would run in an epoch of which it is no member
+            raise OtherScopeError(_how_to_name_the_members(scope))
+    lists = (status.get(wire.SYNCED_EPOCH) or 0) >= synced
+    return View(synced, deprecated, in_place=seen.in_place, consistent=consistent, members=members, lists=lists)
 
 
 def saving_epoch_of(seen: Seen, scope: str) -> int | None:

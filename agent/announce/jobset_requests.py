@@ -14,6 +14,7 @@ from inplace.agent.settings.config import AgentConfig
 from inplace.agent.version import VERSION
 from inplace.common.bare.typed import Any, Final
 from inplace.common.kube.http.request import Request
+from inplace.common.protocol.resume import NOTHING, Saved
 from inplace.common.wire.names import (
     API_VERSION,
     FENCED_WITHIN,
@@ -70,7 +71,13 @@ def watch_request(
 
 
 def announcement_request(
-    config: AgentConfig, epoch: int, phases: str = "", last_line: str = "", *, ran: int = 0
+    config: AgentConfig,
+    epoch: int,
+    phases: str = "",
+    last_line: str = "",
+    *,
+    ran: int = 0,
+    saved: Saved = NOTHING,
 ) -> Request:
     """Return the patch that announces `epoch` on our Pod, in both encodings, with the texts that there are.
 
@@ -79,15 +86,16 @@ def announcement_request(
         epoch: int32 >= 1.
         phases: a text of `common.wire.phases`.
         last_line: a text of `common.wire.last_line`.
-        ran: the last epoch in which this Pod started a worker, 0 for none; told in a group with spares.
+        ran: the last epoch in which this Pod started a worker, 0 for none.
+        saved: what this Pod could load; told with `ran` where there is something, and in a group with spares.
     """
     annotations = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
     if last_line:
         annotations[LAST_LINE] = last_line
-    if config.slot is not None:
-        from inplace.common.wire.members import announcement_text
+    if config.slot is not None or saved != NOTHING:
+        from inplace.common.wire.members import Announced, announcement_text
 
-        annotations[RAN] = announcement_text(epoch, ran)
+        annotations[RAN] = announcement_text(epoch, Announced(ran, saved))
     if config.fence_after_s:
         from inplace.common.protocol.lease import promised_s
 

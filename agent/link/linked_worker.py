@@ -14,14 +14,13 @@ from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import Clock
-from inplace.common.protocol.link import Completed, Leaving, Message, PlayedRank
+from inplace.common.protocol.link import Completed, Leaving, Lifted, Message
 from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
     Gone,
     Greeted,
     Heard,
-    Lift,
     LinkedWorkerState,
     Lost,
     PeerLeft,
@@ -80,11 +79,11 @@ class LinkedWorker:
         """Wait for the guards' checks: then this Pod may announce an epoch."""
         await self._side_jobs.until_fit()
 
-    def start(self, epoch: int | None, played: PlayedRank | None = None) -> None:
-        """Let every guard start its worker, also those that connect later; None: in-place restart is off."""
+    def start(self, lifted: Lifted) -> None:
+        """Let every guard start its worker, also those that connect later."""
         loop = asyncio.get_running_loop()
         self._exit, self._gone = loop.create_future(), loop.create_future()
-        self._take(Lift(epoch or 0, played))
+        self._take(lifted)
 
     async def exited(self) -> int:
         """Return the exit code of the first worker that failed, or of all, 128 + n after signal n.

@@ -40,7 +40,8 @@ class Scope:
         is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire/names.py).
         goodput: what its restarts cost; None where no Pod ever told its steps.
         saving: the newest restart before which its workers were asked to save; None for none.
-        members_text: who runs in S, of a scope with spares ("" before its first epoch); None: of one without.
+        members_text: who runs in S; "" before the first epoch of a scope with spares, None in a group without that
+            tells of no steps.
     """
 
     name: str
@@ -57,7 +58,9 @@ class Scope:
     @property
     def has_spares(self) -> bool:
         """Say whether its barrier lifts for some of its slots (docs/adr/0107)."""
-        return self.members_text is not None
+        if self.members_text is None or self.name == WHOLE:
+            return False
+        return (ranks := self.ranks) is None or not ranks.everyone
 
     @property
     def ranks(self) -> Members | None:

@@ -10,8 +10,9 @@ Safety rests on three lines: a Pod never announces from a view that may be older
 from a status that lost what it had reached (`is_fresh`), never lifts before the server accepted its announcement
 (ANNOUNCING has no way to LIFTED but through `Accepted`), and DEPRECATED beats SYNCED (right after a failure both hold).
 
-In a group with spares (`common.protocol.members`) there is a fourth one: it lifts only by a list of the members of S in
-which its slot plays a rank, and in which its own announcement was counted.
+Where S has a list of its members (`common.protocol.members`) there is a fourth one: a Pod lifts only by a list in which
+its slot plays a rank, and in which its own announcement was counted. So all go on from the step that the list says. A
+group with spares always has a list, another one where its Pods told of steps that they could load.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.members import Members
+from inplace.common.protocol.members import Members, of_epoch
+from inplace.common.protocol.resume import Resume
 
 
 class AgentPhase(Enum):
@@ -48,7 +50,7 @@ class Verdict(Enum):
     PASSED = "passed"  # e < S: the group moved on without this Pod
     PENDING = "pending"  # e > S: not everybody is here
     UNREAD = "unread"  # e == S in a group with spares, and the view does not say who the members of S are
-    SPARE = "spare"  # e == S, and this Pod is no member of S
+    SPARE = "spare"  # e == S, and this Pod is no member of S, or was not counted as one
     FENCED = "fenced"  # no view's verdict: nobody knows whether e is over, and the lease is (`common.protocol.lease`)
 
 
@@ -61,7 +63,8 @@ class View:
         deprecated: D, int32 >= 0.
         in_place: the strategy is InPlaceRestart and the disable annotation is absent.
         consistent: read at, or after, a consistent read made since this process started.
-        members: in a group with spares; None where there are none that can be read.
+        members: of S; None where there are none that can be read.
+        lists: who wrote S writes a list for a group whose Pods told of steps: it is no controller of upstream's.
     """
 
     synced: int
@@ -69,14 +72,22 @@ class View:
     in_place: bool = True
     consistent: bool = False
     members: Members | None = None
+    lists: bool = True
 
 
 @record
 class Accepted:
-    """The server stored the announcement; `version` is the Pod's then, as a number. Only groups with spares ask it."""
+    """The server stored the announcement.
+
+    Args:
+        epoch: that was announced.
+        version: the Pod's then, as a number.
+        told: it says which steps this Pod could load.
+    """
 
     epoch: int
     version: int = 0
+    told: bool = False
 
 
 @record
@@ -105,16 +116,24 @@ class TakeConsistentView:
 
 @record
 class Announce:
-    """Write `epoch` on this Pod, and report Accepted or NotAccepted."""
+    """Write `epoch` on this Pod, and report Accepted or NotAccepted.
+
+    Args:
+        epoch: to announce.
+        resume: from which step this Pod's last run went on: which steps it may tell of (`resume.local_after`). None
+            where it was no member of that run.
+    """
 
     epoch: int
+    resume: Resume | None = None
 
 
 @record
 class LiftBarrier:
-    """Let the worker start; epoch None when in-place restart is off."""
+    """Let the worker start; epoch None when in-place restart is off. It goes on from `resume`."""
 
     epoch: int | None
+    resume: Resume | None = None
 
 
 @record
@@ -178,6 +197,7 @@ class AgentState:
         reached: an S that this Pod kept as certain: where its worker ran, or from which it chose; 0 for none.
         slot: this Pod's number in a group with spares; None in a group without.
         accepted: the version of the Pod when `epoch` was first accepted; 0 before that.
+        told: that announcement said which steps this Pod could load.
         epoch: the epoch chosen by this process; 0 before it chose.
         view: the newest of everything seen (S and D never decrease, so a stale view cannot take back a fresh one).
     """
@@ -190,6 +210,7 @@ class AgentState:
     leased: bool = True
     slot: int | None = None
     accepted: int = 0
+    told: bool = False
 
 
 def step(state: AgentState, event: Event | Lease) -> tuple[AgentState, tuple[Action, ...]]:
@@ -214,17 +235,18 @@ def step(state: AgentState, event: Event | Lease) -> tuple[AgentState, tuple[Act
         if state.phase is not AgentPhase.WAITING:
             raise InvariantError(f"{event!r} in phase {state.phase.value}")
         # Not beside WAITING: as with the first one, nobody leaves while the write is in flight.
-        return replace(state, phase=AgentPhase.ANNOUNCING), (Announce(state.epoch),)
+        return replace(state, phase=AgentPhase.ANNOUNCING), (_announce(state),)
     if state.phase is AgentPhase.BYPASSED:
         return state, ()
     if state.phase is not AgentPhase.ANNOUNCING or event.epoch != state.epoch:
         raise InvariantError(f"outcome {event!r} in phase {state.phase.value} with epoch {state.epoch}")
     waiting = replace(state, phase=AgentPhase.WAITING)
     if isinstance(event, Accepted):
-        return _settle(replace(waiting, accepted=state.accepted or event.version))
+        first = replace(waiting, accepted=event.version, told=event.told)
+        return _settle(waiting if state.accepted else first)
     if judge(state.epoch, _seen(state)) in (Verdict.DEPRECATED, Verdict.PASSED):
         return _settle(waiting)
-    return state, (Announce(state.epoch),)
+    return state, (_announce(state),)
 
 
 def _take_lease(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
@@ -248,19 +270,23 @@ def judge(epoch: int, view: View) -> Verdict:
 
 
 def judge_state(state: AgentState) -> Verdict:
-    """Say what the newest view means for this Pod; in a group with spares SYNCED is for members that were counted.
+    """Say what the newest view means for this Pod; where S has a list, SYNCED is for members that were counted.
 
     Another Pod of this slot may have announced this epoch before, and be the member: then the newer announcement, this
     one's, is newer than all that were counted.
     """
     view = _seen(state)
     verdict = judge(state.epoch, view)
-    if verdict is not Verdict.SYNCED or state.slot is None:
+    if verdict is not Verdict.SYNCED:
         return verdict
-    if view.members is None or view.members.epoch != view.synced:
-        return Verdict.UNREAD
-    is_counted = 0 < state.accepted <= view.members.seen and not view.members.skipped
-    return Verdict.SYNCED if is_counted and view.members.rank_of(state.slot) is not None else Verdict.SPARE
+    members = of_epoch(view.members, view.synced)
+    if members is None:
+        if state.slot is not None:
+            return Verdict.UNREAD
+        # Others may have seen the list before it was lost, and go on from its step.
+        return Verdict.SPARE if state.told and view.lists else Verdict.SYNCED
+    is_counted = 0 < state.accepted <= members.seen and not members.skipped
+    return Verdict.SYNCED if is_counted and _plays(state, members) else Verdict.SPARE
 
 
 def is_spare(state: AgentState) -> bool:
@@ -271,8 +297,8 @@ def is_spare(state: AgentState) -> bool:
     is_told = state.phase is AgentPhase.WAITING or state.accepted > 0  # a reminder changes nothing
     if not view.in_place or not is_told or not view.deprecated < view.synced == state.epoch - 1:
         return False
-    members = view.members
-    return members is not None and members.epoch == view.synced and members.rank_of(slot) is None
+    members = of_epoch(view.members, view.synced)
+    return members is not None and members.rank_of(slot) is None
 
 
 def is_fresh(view: View, previous: int | None, reached: int = 0) -> bool:
@@ -300,7 +326,19 @@ def _choose(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
     if view.synced >= INT32_MAX:
         return replace(state, phase=AgentPhase.EXHAUSTED), (GiveUp(view.synced),)
     epoch = view.synced + 1
-    return replace(state, phase=AgentPhase.ANNOUNCING, epoch=epoch, accepted=0), (Announce(epoch),)
+    state = replace(state, phase=AgentPhase.ANNOUNCING, epoch=epoch, accepted=0, told=False)
+    return state, (_announce(state),)
+
+
+def _announce(state: AgentState) -> Announce:
+    """Return the announcement: of the steps that this Pod may tell of, the list of the epoch before says which."""
+    members = of_epoch(_seen(state).members, state.epoch - 1)
+    return Announce(state.epoch, members.resume if members is not None and _plays(state, members) else None)
+
+
+def _plays(state: AgentState, members: Members) -> bool:
+    """Say whether this Pod's slot is a member; without spares every slot is."""
+    return members.everyone if state.slot is None else members.rank_of(state.slot) is not None
 
 
 def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
@@ -315,18 +353,20 @@ def _settle(state: AgentState) -> tuple[AgentState, tuple[Action, ...]]:
         return state, ()
     if phase is AgentPhase.ANNOUNCING:
         return _choose(replace(state, previous=state.epoch))
-    return replace(state, phase=phase), _entering(phase, state.epoch, verdict)
+    state = replace(state, phase=phase)
+    return state, _entering(state, verdict)
 
 
-def _entering(phase: AgentPhase, epoch: int, verdict: Verdict) -> tuple[Action, ...]:
+def _entering(state: AgentState, verdict: Verdict) -> tuple[Action, ...]:
     """Return the action that goes with entering a phase."""
-    match phase:
+    match state.phase:
         case AgentPhase.LIFTED:
-            return (LiftBarrier(epoch),)
+            members = of_epoch(_seen(state).members, state.epoch)
+            return (LiftBarrier(state.epoch, members.resume if members is not None else None),)
         case AgentPhase.BYPASSED:
             return (LiftBarrier(None),)
         case AgentPhase.RESTARTING:
-            return (RestartInPlace(epoch, verdict),)
+            return (RestartInPlace(state.epoch, verdict),)
         case _:
             return ()
 
@@ -336,13 +376,13 @@ def newest(old: View | None, new: View) -> View:
     if old is None:
         return new
     synced = max(old.synced, new.synced)
-    of_s = (each.members for each in (old, new) if each.members is not None and each.members.epoch == synced)
     return View(
         synced=synced,
         deprecated=max(old.deprecated, new.deprecated),
         in_place=new.in_place,
         consistent=new.consistent,
-        members=next(of_s, None),
+        members=of_epoch(old.members, synced) or of_epoch(new.members, synced),
+        lists=new.lists,
     )
 
 

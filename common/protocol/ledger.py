@@ -17,21 +17,11 @@ from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.counters import bump
 from inplace.common.protocol.decision import Decision, PodCounts
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.members import Members, of_epoch
+from inplace.common.protocol.pod_record import Record, epoch_of_slot, may_run, only_live
 from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.resume import choose_resume
 from inplace.common.protocol.slot import Shape, Slot
-
-
-@dataclass(slots=True)
-class _Record:
-    """What is remembered of one Pod."""
-
-    pod: PodView
-    epoch: int | None = None  # the highest valid one; an annotation that goes back is not believed
-    joined: int = 0  # the highest valid one announced while it was live; our agents start no worker in a later one
-    expected: bool = True
-    instance_synced: int = 0  # S when this run of the worker container was first seen
-    ran: bool = False  # this run was seen running
-    fenced: bool = False  # it leaves, and no worker of it is left, nor will be
 
 
 @dataclass(slots=True)
@@ -42,13 +32,15 @@ class Ledger:
         shape: the expected slots.
         synced: S as the JobSet shows it.
         deprecated: D as the JobSet shows it.
+        members: of S, as the JobSet shows them; None where it does not.
     """
 
     shape: Shape
     synced: int = 0
     deprecated: int = 0
-    _records: dict[str, _Record] = field(default_factory=dict)
-    _occupants: dict[Slot, dict[str, _Record]] = field(default_factory=dict)  # live and leaving Pods of expected slots
+    members: Members | None = None
+    _records: dict[str, Record] = field(default_factory=dict)
+    _occupants: dict[Slot, dict[str, Record]] = field(default_factory=dict)  # live and leaving Pods of expected slots
     _pods_at: Counter[int] = field(default_factory=Counter)  # live Pods of expected slots, by epoch
     _slots_at: Counter[int] = field(default_factory=Counter)  # slots whose only occupant is live, by its epoch
     _shared_at: Counter[int] = field(default_factory=Counter)  # slots of two occupants that joined one epoch, by that
@@ -60,12 +52,19 @@ class Ledger:
     _broken: set[str] = field(default_factory=set)  # Pods whose worker of epoch S died; kept until S grows
     _census: bool = False  # every slot was seen at S: who announces S later was not counted in it
     _vanished: int = 0  # the newest epoch that a Pod had announced which is gone and was not seen to end
+    _seen: int = 0  # the newest version that was taken in
+    _resized: bool = False  # since S was synced: its Pods' own copies are parts of another whole
+
+    def __post_init__(self) -> None:
+        """Begin with no Pod."""
+        self.members = of_epoch(self.members, self.synced)
 
     def observe(self, pod: PodView) -> bool:
         """Take in one Pod event; O(1). Repeats are fine. Say whether `decide` may answer otherwise than before."""
+        self._seen = max(self._seen, pod.version)
         record, moved = self._records.get(pod.uid), True
         if record is None:
-            record = self._records[pod.uid] = _Record(pod, instance_synced=self.synced)
+            record = self._records[pod.uid] = Record(pod, instance_synced=self.synced)
         else:
             old = record.pod
             moved = pod.epoch != old.epoch or pod.life is not old.life or pod.slot != old.slot
@@ -97,7 +96,7 @@ class Ledger:
     def vanish(self, uid: str) -> None:
         """Drop a Pod whose object is gone; if its end was not seen, it may still wait at a barrier. O(1)."""
         record = self._records.get(uid)
-        if record is not None and _may_run(record):
+        if record is not None and may_run(record):
             self._vanished = max(self._vanished, record.epoch or 0)
         self.forget(uid)
 
@@ -115,7 +114,7 @@ class Ledger:
             return
         for record in self._records.values():
             self._withdraw(record)
-        self.shape = shape
+        self.shape, self._resized = shape, True
         for record in self._records.values():
             record.expected = shape.expects(record.pod.slot)
             if not record.expected:
@@ -124,12 +123,14 @@ class Ledger:
         self._census = False
         self._take_census()
 
-    def learn(self, synced: int, deprecated: int) -> None:
+    def learn(self, synced: int, deprecated: int, members: Members | None = None) -> None:
         """Take in the JobSet's status, ours or another leader's. A stale status changes nothing: both only grow."""
         self.deprecated = max(self.deprecated, deprecated)
+        if synced == self.synced:
+            self.members = of_epoch(members, synced)
         if synced <= self.synced:
             return
-        self.synced = synced
+        self.synced, self.members, self._resized = synced, of_epoch(members, synced), False
         self._census = False
         self._intruders.clear()
         self._broken.clear()
@@ -159,19 +160,21 @@ class Ledger:
         if is_over or reached > INT32_MAX:
             return Decision(self.synced, self.deprecated, restarts, exceeded=True)
         if (found := self._find_lost()) is not None:
-            return Decision(*found, max(0, found[0] - 1 - uncounted))
-        synced, deprecated = self.synced, self.deprecated
+            members = self._nobody(found[0]) if found[0] == found[1] else None
+            return Decision(*found, max(0, found[0] - 1 - uncounted), members=members)
+        synced, deprecated, members = self.synced, self.deprecated, self.members
         if self._vanished > self.synced:  # skip it: deprecated in the write that syncs it, its barrier never lifts
             synced = deprecated = self._vanished
+            members = self._nobody(synced)
         elif self._is_complete(top):
-            synced = top
+            synced, members = top, self._everyone(top)
         elif top > self.synced:
             deprecated = max(deprecated, top - 1)
         elif broken:
             deprecated = self.synced
         if not self.deprecated <= deprecated <= synced:
             raise InvariantError(f"D only grows, up to S: D {self.deprecated} -> {deprecated}, S {synced}")
-        return Decision(synced, deprecated, restarts, recreate=self._to_recreate())
+        return Decision(synced, deprecated, restarts, recreate=self._to_recreate(), members=members)
 
     def lives(self, uid: str) -> bool:
         """Say whether a Pod stands live in an expected slot."""
@@ -196,7 +199,7 @@ class Ledger:
 
     def arrived_by_job(self, epoch: int) -> Counter[tuple[str, int]]:
         """Return how many slots of each Job are at an epoch; O(Pods), however many slots are expected."""
-        return Counter(slot[:2] for slot, pods in self._occupants.items() if _epoch_of(pods) == epoch)
+        return Counter(slot[:2] for slot, pods in self._occupants.items() if epoch_of_slot(pods) == epoch)
 
     def absent(self, epoch: int, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
         """Yield each slot that is not at an epoch, with its Pods by UID; a Job that `arrived` calls full costs O(1)."""
@@ -205,7 +208,7 @@ class Ledger:
             for index in range(size if arrived.get(job, 0) < size else 0):
                 slot = Slot(*job, index)
                 pods = self._occupants.get(slot, {})
-                if _epoch_of(pods) != epoch:
+                if epoch_of_slot(pods) != epoch:
                     yield slot, tuple(pods)
 
     @property
@@ -231,7 +234,7 @@ class Ledger:
         """Return the names of Pods in the way by reason; O(Pods), so for a barrier that waits and not for an event."""
         names: dict[str, list[str]] = {"ahead": [], "intruder": [], "ghost": []}
         for uid, record in self._records.items():
-            if not record.expected and _may_run(record):
+            if not record.expected and may_run(record):
                 names["ghost"].append(record.pod.name)
             elif uid in self._ahead:
                 names["ahead"].append(record.pod.name)
@@ -263,11 +266,32 @@ class Ledger:
             return None
         newest = max(self._slots_ahead)
         if self._slots_ahead[newest] == self.shape.size:
-            return (newest, self.deprecated) if self._ghosts == 0 else None
+            # From which step it goes on is lost as well: where Pods told of steps, it is over.
+            deprecated = newest if self._has_told() else self.deprecated
+            return (newest, deprecated) if self._ghosts == 0 else None
         reached = newest
         if self._slots_ahead[newest] == 1:
             reached = max((epoch for epoch in self._slots_ahead if epoch < newest), default=0)
         return (reached, reached) if reached else None
+
+    def _everyone(self, epoch: int) -> Members | None:
+        """Return the list of an epoch whose barrier lifts; None for a group that tells of no steps. O(Pods)."""
+        pods = [record.pod.saved for slot in self._occupants.values() for record in slot.values()]
+        if self.members is None and not any(pods):
+            return None
+        is_whole = not self._resized and (self.members is None or self.members.size == self.shape.size)
+        resume = choose_resume(pods, same=is_whole, tellers=pods)
+        return Members(epoch, self.shape.size, seen=self._seen, resume=resume, everyone=True)
+
+    def _nobody(self, epoch: int) -> Members | None:
+        """Return the list of an epoch in which nobody runs; None for a group that tells of no steps. O(Pods)."""
+        if self.members is None and not self._has_told():
+            return None
+        return Members(epoch, self.shape.size, seen=self._seen, skipped=True, everyone=True)
+
+    def _has_told(self) -> bool:
+        """Say whether some Pod told of steps; O(Pods)."""
+        return any(record.pod.saved is not None for record in self._records.values())
 
     def _awaits_the_dead(self) -> bool:
         """Say whether some slot whose worker of epoch S died has announced nothing since.
@@ -288,7 +312,7 @@ class Ledger:
         """Name the Jobs with completed Pods, once a group restart has begun: a completed Pod cannot restart."""
         return frozenset(self._succeeded) if self._is_restarting() else frozenset()
 
-    def _read_announcement(self, record: _Record) -> None:
+    def _read_announcement(self, record: Record) -> None:
         """Believe the highest valid epoch; set one beyond S + 1 aside.
 
         An epoch beyond S + 1 is tampering, or news from beyond our view of the JobSet, or all that is left of a status
@@ -312,7 +336,7 @@ class Ledger:
         elif self._census and record.expected and record.pod.life is PodLife.LIVE:
             self._intruders.add(uid)
 
-    def _has_broken(self, record: _Record) -> bool:
+    def _has_broken(self, record: Record) -> bool:
         """Say whether the worker of epoch S died: its agent told, kubelet shows it, or it is `PodView.given_up`.
 
         kubelet's status lags the announcement, so a Pod can show the new epoch beside the old container's exit. So its
@@ -329,10 +353,10 @@ class Ledger:
         if not self._census and self.synced > 0 and self._slots_at[self.synced] == self.shape.size:
             self._census = True
 
-    def _enter(self, record: _Record) -> None:
+    def _enter(self, record: Record) -> None:
         """Add what one Pod contributes to the counters."""
         self._count(record, +1)
-        if not (record.expected and _may_run(record)):
+        if not (record.expected and may_run(record)):
             return
         slot = self._occupants.setdefault(record.pod.slot, {})
         if slot:
@@ -340,10 +364,10 @@ class Ledger:
         slot[record.pod.uid] = record
         self._count_slot(slot, +1)
 
-    def _withdraw(self, record: _Record) -> None:
+    def _withdraw(self, record: Record) -> None:
         """Take back what `_enter` added; the record must not have changed in between."""
         self._count(record, -1)
-        if not (record.expected and _may_run(record)):
+        if not (record.expected and may_run(record)):
             return
         slot = self._occupants[record.pod.slot]
         self._count_slot(slot, -1)
@@ -353,46 +377,24 @@ class Ledger:
         else:
             del self._occupants[record.pod.slot]
 
-    def _count(self, record: _Record, sign: int) -> None:
+    def _count(self, record: Record, sign: int) -> None:
         """Count one Pod in (+1) or out (-1), apart from its slot."""
         pod = record.pod
         if not record.expected:
-            self._ghosts += sign if _may_run(record) else 0
+            self._ghosts += sign if may_run(record) else 0
         elif pod.life is PodLife.SUCCEEDED:
             bump(self._succeeded, (pod.slot.replicated_job, pod.slot.job_index), sign)
         elif pod.life is PodLife.LIVE and record.epoch is not None:
             bump(self._pods_at, record.epoch, sign)
 
-    def _count_slot(self, slot: dict[str, _Record], sign: int) -> None:
+    def _count_slot(self, slot: dict[str, Record], sign: int) -> None:
         """Count a slot in or out."""
         joined = [record.joined for record in slot.values()] if len(slot) > 1 else []
         for epoch in {epoch for epoch in joined if joined.count(epoch) > 1}:
             bump(self._shared_at, epoch, sign)
-        if (only := _only_live(slot)) is None:
+        if (only := only_live(slot)) is None:
             return
         if only.epoch is not None:
             bump(self._slots_at, only.epoch, sign)
         if only.pod.epoch is not None and only.pod.uid in self._ahead:
             bump(self._slots_ahead, only.pod.epoch, sign)
-
-
-_OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)
-
-
-def _epoch_of(slot: dict[str, _Record]) -> int | None:
-    """Return the epoch at which a slot counts."""
-    only = _only_live(slot)
-    return only.epoch if only is not None else None
-
-
-def _only_live(slot: dict[str, _Record]) -> _Record | None:
-    """Return the occupant of a slot that counts: the only one, while that is live."""
-    if len(slot) != 1:
-        return None
-    (only,) = slot.values()
-    return only if only.pod.life is PodLife.LIVE else None
-
-
-def _may_run(record: _Record) -> bool:
-    """Say whether containers of a Pod may run."""
-    return record.pod.life in _OCCUPYING and not record.fenced

@@ -4,9 +4,10 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
     both             inplace-link DEPTH    the first line of each side; the agent's says the depth, the guard's is 1:
                                            1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
-                     lifted EPOCH RANK SIZE HOST
+                     lifted EPOCH [RANK SIZE HOST] [STEP]
                                            the same in a group with spares: the rank that this Pod plays, of so many,
-                                           and the host name of rank 0; "-" if it has none
+                                           and the host name of rank 0, "-" if it has none; and where the group knows
+                                           it, the step from which it goes on
                      completed             the group has completed: end with 0 if no worker runs
                      signal NUMBER         depth 2: end the worker by this signal, and stay
                      examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Any, Final
-from inplace.common.protocol.bounds import CODE_MAX, INT32_MAX, REQUEST_MAX, decimal
+from inplace.common.protocol.bounds import CODE_MAX, INT32_MAX, REQUEST_MAX, STEP_MAX, decimal
 from inplace.common.protocol.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 LINK_CONTAINERS: Final = 1  # the depths of a restart
 LINK_PROCESS: Final = 2
-LINE_BYTES_MAX: Final = 300  # the longest line, "lifted 2147483647 4999 5000" and a DNS name, has 281
+LINE_BYTES_MAX: Final = 300  # the longest line, "lifted 2147483647 4999 5000", a DNS name and a step, has 294
 SLOTS_MAX: Final = 5_000  # as `common.protocol.members` has it, which a guard need not load
 HOST_CHARACTERS_MAX: Final = 253
 _HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
@@ -73,10 +74,17 @@ class PlayedRank:
 
 @record
 class Lifted:
-    """The worker may start; epoch 0 when in-place restart is off. A played is of a group with spares."""
+    """The worker may start.
+
+    Args:
+        epoch: 0 when in-place restart is off.
+        played: in a group with spares.
+        step: from which the group goes on; None where nobody can say.
+    """
 
     epoch: int
     played: PlayedRank | None = None
+    step: int | None = None
 
 
 @record
@@ -173,7 +181,6 @@ class Unfit:
 # word -> message, and the largest value of each of its numbers
 _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "inplace-link": (Hello, (INT32_MAX,)),
-    "lifted": (Lifted, (INT32_MAX,)),
     "signal": (Signal, (SIGNAL_MAX,)),
     "examine": (Examine, (INT32_MAX, INT32_MAX)),
     "leaving": (Leaving, ()),
@@ -213,9 +220,10 @@ Message = (
 def line_of(message: Message) -> bytes:
     """Return a message's line."""
     if isinstance(message, Lifted):
-        member = message.played
+        member, step = message.played, message.step
         more = () if member is None else (str(member.rank), str(member.size), member.host or _NO_HOST)
-        return " ".join(["lifted", str(message.epoch), *more]).encode("ascii") + b"\n"
+        last = () if step is None else (str(step),)
+        return " ".join(["lifted", str(message.epoch), *more, *last]).encode("ascii") + b"\n"
     numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
     return " ".join([_WORDS[type(message)], *numbers]).encode("ascii") + b"\n"
 
@@ -254,7 +262,7 @@ class LineReader:
 
 def _read(line: bytes) -> Message:
     word, *numbers = line[: LINE_BYTES_MAX + 1].decode("latin-1").split(" ")
-    if word == "lifted" and len(numbers) > 1 and (lifted := _lifted_member(numbers)) is not None:
+    if word == "lifted" and (lifted := _lifted(numbers)) is not None:
         return lifted
     cls, most = _MESSAGES.get(word, (None, ()))
     if cls is not None and len(numbers) == len(most) and all(map(_is_number, numbers, most)):
@@ -263,15 +271,27 @@ def _read(line: bytes) -> Message:
     raise RemoteProtocolError(f"expected a line of the link, such as 'lifted 3', saw {line[:40]!r}")
 
 
-def _lifted_member(words: list[str]) -> Lifted | None:
-    """Return the lift of a member; None if the words are not one's."""
-    *numbers, host = words
-    if len(numbers) != 3 or not all(map(_is_number, numbers, (INT32_MAX, SLOTS_MAX - 1, SLOTS_MAX))):
+def _lifted(words: list[str]) -> Lifted | None:
+    """Return a lift; None if the words are not one's: an epoch, three words of a member's, and a step, or without."""
+    member, step = words[1:4], words[1:2] if len(words) == 2 else words[4:]
+    if len(words) < 4:
+        member = []
+    if len(words) not in (1, 2, 4, 5) or not all(map(_is_number, [words[0], *step], (INT32_MAX, STEP_MAX))):
         return None
-    epoch, rank, size = map(int, numbers)
-    if rank >= size or not epoch or not set(host) <= _HOST_CHARACTERS or not 0 < len(host) <= HOST_CHARACTERS_MAX:
+    played = _played(*member) if member else None
+    epoch = int(words[0])
+    if (member and played is None) or (not epoch and len(words) > 1):
         return None
-    return Lifted(epoch, PlayedRank(rank, size, "" if host == _NO_HOST else host))
+    return Lifted(epoch, played, int(step[0]) if step else None)
+
+
+def _played(rank_text: str, size_text: str, host: str) -> PlayedRank | None:
+    """Return what a member is; None if the words do not say it."""
+    if not (_is_number(rank_text, SLOTS_MAX - 1) and _is_number(size_text, SLOTS_MAX)):
+        return None
+    rank, size = int(rank_text), int(size_text)
+    is_host = set(host) <= _HOST_CHARACTERS and 0 < len(host) <= HOST_CHARACTERS_MAX
+    return PlayedRank(rank, size, "" if host == _NO_HOST else host) if rank < size and is_host else None
 
 
 def _is_number(text: str, most: int) -> bool:

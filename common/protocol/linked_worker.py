@@ -25,7 +25,6 @@ from inplace.common.protocol.link import (
     Failed,
     Lifted,
     Message,
-    PlayedRank,
     Signal,
     Started,
     is_completion,
@@ -48,14 +47,6 @@ class Peer:
     number: int
     life: str
     grace_ms: int
-
-
-@record
-class Lift:
-    """Start the worker in this epoch, 0 when in-place restart is off; in a group with spares as that member."""
-
-    epoch: int
-    played: PlayedRank | None = None
 
 
 @record
@@ -112,7 +103,7 @@ class Lost:
     """A container of a worker is gone, so kubelet must start this Pod's containers again."""
 
 
-Event = Lift | SignalWorkers | Greeted | Heard | PeerLeft
+Event = Lifted | SignalWorkers | Greeted | Heard | PeerLeft
 Action = Tell | Exited | Gone | Lost
 Step = tuple["LinkedWorkerState", tuple[Action, ...]]
 
@@ -125,8 +116,7 @@ class LinkedWorkerState:
         stays: guards outlive their workers: depth `process`.
         awaited: the workers of so many containers run without a guard unless one comes from there; 0: each has one.
         peers: the guards that are connected, in the order of their numbers.
-        epoch: of the lift that stands; None while no worker may start.
-        played: of that lift.
+        lifted: what guards are told; None while no worker may start.
         completed: a worker of this epoch ended by itself with exit code 0.
         is_ending: the worker of this epoch failed, or was told to end.
         has_exited: that was reported.
@@ -137,13 +127,17 @@ class LinkedWorkerState:
     stays: bool = True
     awaited: int = 0
     peers: tuple[Peer, ...] = ()
-    epoch: int | None = None
-    played: PlayedRank | None = None
+    lifted: Lifted | None = None
     completed: bool = False
     is_ending: bool = False
     has_exited: bool = False
     is_short: bool = False
     is_lost: bool = False
+
+    @property
+    def epoch(self) -> int | None:
+        """Return the epoch of the lift."""
+        return None if self.lifted is None else self.lifted.epoch
 
     def runs(self) -> bool:
         """Say whether some guard's worker runs, and neither it nor its Pod has begun to end."""
@@ -166,7 +160,7 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
     """
     if state.is_lost:
         return state, ()
-    if isinstance(event, Lift):
+    if isinstance(event, Lifted):
         return _lift(state, event)
     if isinstance(event, SignalWorkers):
         return _order(state, event.number) if state.epoch is not None else (state, ())
@@ -177,15 +171,14 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
     return _heard(state, event.peer, event.message)
 
 
-def _lift(state: LinkedWorkerState, lift: Lift) -> Step:
-    if state.epoch is not None:
-        raise InvariantError(f"a lift of epoch {lift.epoch} beside the worker of epoch {state.epoch}")
+def _lift(state: LinkedWorkerState, lifted: Lifted) -> Step:
+    if state.lifted is not None:
+        raise InvariantError(f"a lift of epoch {lifted.epoch} beside the worker of epoch {state.epoch}")
     waiting = [peer.number for peer in state.peers if peer.life == ABSENT]
-    state = replace(state, epoch=lift.epoch, played=lift.played)
-    state = replace(state, completed=False, is_ending=False, has_exited=False)
+    state = replace(state, lifted=lifted, completed=False, is_ending=False, has_exited=False)
     for number in waiting:
         state = _at(state, number, LIFTED)
-    return state, tuple(Tell(number, Lifted(lift.epoch, lift.played)) for number in waiting)
+    return state, tuple(Tell(number, lifted) for number in waiting)
 
 
 def _order(state: LinkedWorkerState, number: int, *, but: int = -1) -> Step:
@@ -203,9 +196,9 @@ def _heard(state: LinkedWorkerState, number: int, message: Message) -> Step:
         state = replace(state, peers=tuple(sorted(peers, key=lambda peer: peer.number)))
         if life:
             return _settled(state)
-        if state.epoch is None or state.is_ending:
+        if state.lifted is None or state.is_ending:
             return state, ()
-        return _at(state, number, LIFTED), (Tell(number, Lifted(state.epoch, state.played)),)
+        return _at(state, number, LIFTED), (Tell(number, state.lifted),)
     is_news = isinstance(message, Started | Failed | Ended | Ending) and message.epoch == state.epoch
     if is_news and life not in ("", ABSENT):
         return _ran(state, number, message)
@@ -243,7 +236,7 @@ def _settled(state: LinkedWorkerState) -> Step:
     if state.is_short or len(state.peers) < state.awaited:
         return replace(state, is_lost=True), (Lost(),)
     words: tuple[Action, ...] = () if state.has_exited else (Exited(STOPPED),)
-    return replace(state, epoch=None, has_exited=True), (*words, Gone())
+    return replace(state, lifted=None, has_exited=True), (*words, Gone())
 
 
 def _life(state: LinkedWorkerState, number: int) -> str:

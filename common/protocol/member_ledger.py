@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.counters import bump
 from inplace.common.protocol.decision import Decision, PodCounts
-from inplace.common.protocol.ledger import Ledger, _epoch_of, _may_run, _Record
+from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.members import Members, Sizes, choose, members_of, no_cost
+from inplace.common.protocol.pod_record import Record, epoch_of_slot, may_run
 from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.resume import Resume, Saved, choose_resume
 from inplace.common.protocol.slot import Shape, Slot
 
 
@@ -38,15 +40,12 @@ class MemberLedger(Ledger):
 
     Args:
         sizes: how many members there may be.
-        members: of S, as the JobSet shows them; None where it does not.
         since: from this version on the ledger sees every event: that of the list with which it began. 0: from the first
             Pod on.
     """
 
     sizes: Sizes = field(default_factory=lambda: Sizes(1, 1))
-    members: Members | None = None
     since: int = 0
-    _seen: int = 0  # the newest version that was taken in
     _playing: set[int] = field(default_factory=set)  # slots that may be members of S
     _arrived: set[int] = field(default_factory=set)
     _spares: set[int] = field(default_factory=set)  # of these, those that may be no members of S
@@ -60,13 +59,13 @@ class MemberLedger(Ledger):
 
     def __post_init__(self) -> None:
         """Begin with no Pod."""
-        self._adopt(self.members)
+        super().__post_init__()
+        self._weigh_all()
 
     def observe(self, pod: PodView) -> bool:
         """Take in one Pod event; O(1)."""
         known = self._records.get(pod.uid)
         before = known.pod.slot if known is not None else pod.slot
-        self._seen = max(self._seen, pod.version)
         moved = super().observe(pod)
         if moved:
             self._weigh(before.completion_index)
@@ -83,7 +82,7 @@ class MemberLedger(Ledger):
     def vanish(self, uid: str) -> None:
         """Drop a Pod whose object is gone; if its end was not seen, its worker may run, or wait at a barrier. O(1)."""
         record = self._records.get(uid)
-        if record is not None and _may_run(record):
+        if record is not None and may_run(record):
             self._note_gone(record)
         self.forget(uid)
 
@@ -114,14 +113,13 @@ class MemberLedger(Ledger):
 
     def learn(self, synced: int, deprecated: int, members: Members | None = None) -> None:
         """Take in the JobSet's status; O(slots) where S grows. An S without members ends."""
-        is_newer = synced > self.synced
-        super().learn(synced, deprecated)
+        is_newer, before = synced > self.synced, self.members
+        super().learn(synced, deprecated, members)
         if is_newer:
             self._trusted.clear()
             self._gone = {(number, epoch) for number, epoch in self._gone if epoch >= synced}
-        of_s = members if members is not None and members.epoch == synced else None
-        if is_newer or (synced == self.synced and of_s != self.members):
-            self._adopt(of_s)
+        if is_newer or self.members != before:
+            self._weigh_all()
 
     def decide(
         self,
@@ -255,7 +253,19 @@ class MemberLedger(Ledger):
             before = self.members or Members(epoch, self.sizes.most)  # it keeps who plays which rank
             skipped = Members(epoch, before.size, before.exchanged, seen, skipped=True)
             return Decision(epoch, epoch, restarts, members=skipped)
-        return Decision(epoch, self.deprecated, restarts, members=members_of(epoch, chosen, seen))
+        members = members_of(epoch, chosen, seen, self._resume(chosen))
+        return Decision(epoch, self.deprecated, restarts, members=members)
+
+    def _resume(self, chosen: list[int]) -> Resume | None:
+        """Return from which step the next epoch goes on; what spares tell counts for nothing."""
+        saved = {number: self._saved(number) for number in {*chosen, *self._playing}}
+        same = self.members is not None and self.members.slots() == chosen
+        return choose_resume((saved[number] for number in chosen), same=same, tellers=map(saved.get, self._playing))
+
+    def _saved(self, number: int) -> Saved | None:
+        """Return what the Pod of a slot told."""
+        pods = self._occupants.get(self._slot(number), {}).values()
+        return next((record.pod.saved for record in pods if record.epoch == self.next_epoch), None)
 
     def _may_have_a_double(self, number: int) -> bool:
         """Say whether another Pod of a slot may have announced S + 1, and wait at its barrier unseen."""
@@ -294,11 +304,6 @@ class MemberLedger(Ledger):
         pods = self._occupants.get(self._slot(number), {}).values()
         return any(record.pod.life is PodLife.LEAVING for record in pods)
 
-    def _adopt(self, members: Members | None) -> None:
-        """Take in the members of S, and judge every slot by them."""
-        self.members = members if members is not None and members.epoch == self.synced else None
-        self._weigh_all()
-
     def _weigh_all(self) -> None:
         """Judge every slot; O(slots)."""
         everyone = range(self.shape.size if self.synced else 0)
@@ -321,14 +326,14 @@ class MemberLedger(Ledger):
         if self._is_doubted(number):
             self._doubted.add(number)
             self._blocking.add(number)
-        elif _epoch_of(pods) == self.next_epoch:
+        elif epoch_of_slot(pods) == self.next_epoch:
             self._arrived.add(number)
             if number not in self._playing:
                 self._spares.add(number)
         elif not self._is_vacant(number):
             self._blocking.add(number)
 
-    def _note_gone(self, record: _Record) -> None:
+    def _note_gone(self, record: Record) -> None:
         """Note what a Pod had announced of which nobody knows what still runs."""
         epoch = max(record.epoch or 0, record.pod.epoch or 0)
         if record.expected and epoch > 0:
@@ -348,14 +353,14 @@ class MemberLedger(Ledger):
         is_enough = self.shape.size - len(self._done) >= self.sizes.most
         return frozenset() if is_enough else super()._to_recreate()
 
-    def _has_broken(self, record: _Record) -> bool:
+    def _has_broken(self, record: Record) -> bool:
         """Say whether a member's worker of epoch S died."""
         return record.pod.slot.completion_index in self._playing and super()._has_broken(record)
 
     def _take_census(self) -> None:
         """Take none: who announces S late finds that it is not counted, and announces S + 1."""
 
-    def _count(self, record: _Record, sign: int) -> None:
+    def _count(self, record: Record, sign: int) -> None:
         """Count one Pod in (+1) or out (-1)."""
         super()._count(record, sign)
         if record.expected and record.pod.life is PodLife.SUCCEEDED:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final
+from inplace.common.protocol.resume import Resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +50,8 @@ class Members:
         exchanged: (rank, slot) of each rank that another slot plays, by rank.
         seen: the version up to which the controller had taken in announcements.
         skipped: it counted none of them: nobody runs in this epoch, and the ranks are those of the one before.
+        resume: from which step they go on; None where nobody can say.
+        everyone: of a group without spares: each of its `size` slots is a member, and nobody plays another's rank.
     """
 
     epoch: int
@@ -56,6 +59,8 @@ class Members:
     exchanged: tuple[tuple[int, int], ...] = ()
     seen: int = 0
     skipped: bool = False
+    resume: Resume | None = None
+    everyone: bool = False
 
     def rank_of(self, slot: int) -> int | None:
         """Return the rank that a slot plays; None for a spare. O(exchanged)."""
@@ -79,10 +84,15 @@ class Members:
         return len(set(slots)) == len(slots) and ranks == sorted(set(ranks))
 
 
-def members_of(epoch: int, slots: list[int], seen: int) -> Members:
+def members_of(epoch: int, slots: list[int], seen: int, resume: Resume | None = None) -> Members:
     """Return the members of which `slots[r]` plays rank r."""
     exchanged = tuple((rank, slot) for rank, slot in enumerate(slots) if rank != slot)
-    return Members(epoch, len(slots), exchanged, seen)
+    return Members(epoch, len(slots), exchanged, seen, resume=resume)
+
+
+def of_epoch(members: Members | None, epoch: int) -> Members | None:
+    """Return the list if it is that of an epoch; else None."""
+    return members if members is not None and members.epoch == epoch else None
 
 
 def no_cost(rank: int, slot: int) -> int:  # noqa: ARG001 - the form of every cost

@@ -54,6 +54,7 @@ from inplace.common.protocol.failure_report import (
     WorkerStalled,
 )
 from inplace.common.protocol.failure_report import step as step_report
+from inplace.common.protocol.resume import Resume
 
 
 class WorkerLife(Enum):
@@ -98,9 +99,10 @@ class Terminate:
 
 @record
 class StartWorker:
-    """Start the worker; epoch None when in-place restart is off."""
+    """Start the worker; epoch None when in-place restart is off. It goes on from `resume`."""
 
     epoch: int | None
+    resume: Resume | None = None
 
 
 @record
@@ -195,8 +197,8 @@ def _follow(state: PodState, event: AgentEvent | Lease) -> Step:
     agent, actions = step_agent(state.agent, event)
     state = replace(state, agent=agent)
     match actions:
-        case (LiftBarrier(epoch),):
-            return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
+        case (LiftBarrier(epoch, resume),):
+            return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch, resume),)
         case (RestartInPlace(),) if state.restart_code is not None:
             return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
         case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from inplace.common.protocol.resume import Saved
 from inplace.common.protocol.slot import Slot
 
 
@@ -44,8 +45,9 @@ class PodView:
         name: for messages.
         given_up: Kubernetes deletes it because nobody hears of its node, and its worker ends by itself: it comes back
             in no epoch after this one.
-        version: of the Pod as this event showed it, as a number >= 1; asked in groups with spares alone, as is `ran`.
+        version: of the Pod as this event showed it, as a number >= 1; 0 where nobody asks.
         ran: the last epoch in which this Pod started a worker, as its agent told with `epoch`; 0 for none.
+        saved: what this Pod could load, as its agent told with `epoch`; None where it told nothing.
     """
 
     uid: str
@@ -58,3 +60,4 @@ class PodView:
     given_up: bool = False
     version: int = 0
     ran: int = 0
+    saved: Saved | None = None

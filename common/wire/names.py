@@ -107,7 +107,7 @@ QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"  # Kueue's label; its queue does
 
 # On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over (docs/adr/0072).
 FENCED_WITHIN: Final = "inplace.dev/fenced-within"
-RAN: Final = "inplace.dev/ran"  # its agent reads MEMBERS_FIELD (docs/adr/0107); grammar in common/wire/members.py
+RAN: Final = "inplace.dev/ran"  # what ran here, and what it saved; grammar in common/wire/members.py
 
 # The variables by which an agent reads the annotations of its Pod (docs/adr/0084).
 SETTINGS: Final = {
@@ -131,7 +131,7 @@ SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
 DEPRECATED_EPOCH: Final = "deprecatedEpoch"
 CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
-MEMBERS_FIELD: Final = "members"  # ours, docs/adr/0107: who runs in syncedEpoch; grammar in common/wire/members.py
+MEMBERS_FIELD: Final = "members"  # ours, docs/adr/0107: who runs in syncedEpoch, and from which step it goes on
 EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
 RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0023: what restarts together; absent: the whole JobSet
@@ -168,6 +168,7 @@ COLUMN_UID: Final = "UID"
 COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 COLUMN_STALL: Final = "Stall"  # the annotation
 COLUMN_STACKS: Final = "Stacks"
+COLUMN_MEMBERS: Final = "Members"
 COLUMN_NOTICES: Final = "Notices"  # JSON, as the server prints a list
 
 # Kubernetes' own, on a Pod of a Job with backoffLimitPerIndex: how often its index failed before it, and how often of

@@ -162,7 +162,7 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
 def _fields(scope: Scope, synced: int, deprecated: int, decision: Decision) -> dict[str, Any]:
     """Return the fields of one write that say S, D, and who runs in S (docs/adr/0107)."""
     fields: dict[str, Any] = dict(fields_of_epochs(scope, synced, deprecated))
-    if scope.has_spares and synced > scope.synced:
+    if synced > scope.synced and (scope.has_spares or decision.members is not None):
         of_s = decision.members if decision.members is not None and decision.members.epoch == synced else None
         fields[wire.MEMBERS_FIELD] = members_text(of_s) if of_s is not None else ""
     return fields

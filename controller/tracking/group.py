@@ -126,18 +126,16 @@ class Group:
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
                         scope_ledger.cause, scope_ledger.silence, scope_ledger.works = None, LastSteps(), {}
-                    if (ranks := scope.ranks) is not None:
+                    if scope.has_spares and (ranks := scope.ranks) is not None:
                         scope_ledger.clock.note_members(ranks.size, self.jobset.member_policy(scope).wait_s)
+                scope_ledger.ledger.learn(scope.synced, scope.deprecated, scope.ranks)
                 if scope_ledger.members is not None:
-                    scope_ledger.members.learn(scope.synced, scope.deprecated, scope.ranks)
                     scope_ledger.members.sizes = self.jobset.member_policy(scope).sizes
-                else:
-                    scope_ledger.ledger.learn(scope.synced, scope.deprecated)
                 scope_ledger.note_status(scope)
 
     def _ledger(self, name: str, scope: Scope, listed: int) -> Ledger:
         if not scope.has_spares:
-            return Ledger(self._shape(name), scope.synced, scope.deprecated)
+            return Ledger(self._shape(name), scope.synced, scope.deprecated, scope.ranks)
         sizes = self.jobset.member_policy(scope).sizes
         return MemberLedger(
             self._shape(name), scope.synced, scope.deprecated, sizes=sizes, members=scope.ranks, since=listed

@@ -20,7 +20,7 @@ from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.observed import NAMES_MAX, PATIENCE_S, Missing, WaitingBarrier
 from inplace.controller.tracking.group import Group
 from inplace.controller.tracking.membership import Membership
-from inplace.controller.tracking.pods import epoch_of, known_epoch, ran_before
+from inplace.controller.tracking.pods import announced, epoch_of, known_epoch
 from inplace.controller.tracking.scope_ledger import ScopeLedger
 
 
@@ -87,7 +87,7 @@ def _missing(
             members is not None
             and len(pods) == 1
             and known_epoch(pods[0])
-            and ran_before(pods[0], known_epoch(pods[0])) is None
+            and announced(pods[0], known_epoch(pods[0])) is None
         ):
             why = "its agent reads no members: give it the agent's image of this controller"
         yield Missing(_job_name(group, slot), slot.completion_index, why, pods[0] if len(pods) == 1 else None)

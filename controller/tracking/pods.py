@@ -12,9 +12,10 @@ from inplace.common.kube.codec import version_number
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MIN, promised_s
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
+from inplace.common.protocol.resume import NOTHING
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
-from inplace.common.wire.members import read_announcement
+from inplace.common.wire.members import Announced, read_announcement
 from inplace.common.wire.notice import Notice, parse_notice
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 
@@ -86,15 +87,22 @@ def read_pod(
         failed_epoch = notice.epoch
     given_up = pod.is_given_up and fenced_within_s(pod) is not None
     slot, name = Slot(*place, index), pod.metadata.name
-    version = ran = 0
-    if has_spares:  # an agent that reads no members would start its worker as soon as it sees S
-        known = ran_before(pod, epoch)
-        version, ran, epoch = (
-            version_number(pod.metadata.resource_version) or 0,
-            known or 0,
-            None if known is None else epoch,
-        )
-    view = PodView(pod.metadata.uid, slot, epoch, life, worker_of(pod), name, failed_epoch, given_up, version, ran)
+    told = announced(pod, epoch)
+    if has_spares and told is None:  # an agent that reads no members would start its worker as soon as it sees S
+        epoch = None
+    view = PodView(
+        pod.metadata.uid,
+        slot,
+        epoch,
+        life,
+        worker_of(pod),
+        name,
+        failed_epoch,
+        given_up,
+        version_number(pod.metadata.resource_version) or 0,
+        told.ran if told is not None else 0,
+        told.saved if told is not None and told.saved != NOTHING else None,
+    )
     return Reading(view, "; ".join(problems), notice)
 
 
@@ -151,8 +159,8 @@ def epoch_of(pod: Pod) -> int | None:
     return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
 
 
-def ran_before(pod: Pod, epoch: int | None) -> int | None:
-    """Return the last epoch that a Pod ran before it announced one; None if its agent does not say so."""
+def announced(pod: Pod, epoch: int | None) -> Announced | None:
+    """Return what a Pod told with its announcement of an epoch; None if its agent told nothing."""
     keys = pod.metadata.annotations
     return None if keys is None or epoch is None else read_announcement(keys.ran, epoch)
 

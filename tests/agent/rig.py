@@ -25,7 +25,7 @@ from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.link import Leaving, Message
+from inplace.common.protocol.link import Leaving, Lifted, Message
 from inplace.common.wire.names import DEPTH_CONTAINERS
 from tests.agent.scripted_server import ScriptedServer
 
@@ -51,7 +51,7 @@ class ContainersLink(LinkedWorker):
 
     def lift(self, epoch: int) -> None:
         """Let the workers start, once."""
-        self.start(epoch)
+        self.start(Lifted(epoch))
         self._noting = asyncio.create_task(self._note(epoch))
 
     def leave(self) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from inplace.common.protocol.ledger import Ledger, _Record
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_record import Record
 from inplace.common.protocol.slot import Shape
 
 FIELDS = (
-    *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
+    *("shape", "synced", "deprecated", "members", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
     *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
-)
+    *("_seen", "_resized"),
+)  # of them, members and _seen are part of a state where Pods have versions and tell of steps (tests/model/members.py)
 RECORD_FIELDS = ("pod", "epoch", "joined", "expected", "instance_synced", "ran", "fenced")
 
 Frozen = tuple[Any, ...]
@@ -20,7 +22,7 @@ Frozen = tuple[Any, ...]
 def check_fields() -> None:
     """Refuse a Ledger with a field that this module does not know: the state would lack it."""
     ledger = tuple(field.name for field in fields(Ledger))
-    record = tuple(field.name for field in fields(_Record))
+    record = tuple(field.name for field in fields(Record))
     if ledger != FIELDS or record != RECORD_FIELDS:
         raise AssertionError(f"expected fields {FIELDS} and {RECORD_FIELDS}, saw {ledger} and {record}: extend freeze")
 
@@ -68,7 +70,7 @@ def thaw(shape: Shape, frozen: Frozen) -> Ledger:
         vanished,
     ) = frozen
     ledger = Ledger(shape, synced, deprecated)
-    ledger._records.update({uid: _Record(*rest) for uid, *rest in records})
+    ledger._records.update({uid: Record(*rest) for uid, *rest in records})
     for slot, uids in occupants:
         ledger._occupants[slot] = {uid: ledger._records[uid] for uid in uids}
     ledger._pods_at.update(dict(pods_at))

@@ -48,7 +48,6 @@ from inplace.common.protocol.linked_worker import (
     Gone,
     Greeted,
     Heard,
-    Lift,
     LinkedWorkerState,
     Lost,
     PeerLeft,
@@ -308,7 +307,7 @@ class GuardedPodWorld:
                 case StartWorker(epoch):
                     fresh = pod._replace(due=False, patch="", hung=False)
                     fresh = fresh._replace(entry="let" if pod.entry else "")
-                    pod = self._carried(fresh, Lift(epoch or 0))
+                    pod = self._carried(fresh, Lifted(epoch or 0))
                 case StopWorker():  # after a rank's failure the signal ends nobody, and all the rest is the same
                     pod = self._carried(pod, SignalWorkers(SIGTERM))
                 case ScheduleReport():

@@ -50,7 +50,7 @@ from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members, Sizes, members_of
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Shape, Slot
-from inplace.common.wire.members import announcement_text, members_text, read_announcement, read_members
+from inplace.common.wire.members import Announced, announcement_text, members_text, read_announcement, read_members
 from tests.model.configurations import kinds
 from tests.model.explore import Result, explore_world
 from tests.model.frozen import freeze, thaw
@@ -714,10 +714,10 @@ def _on_the_wire(members: Members | None) -> Members | None:
 
 def _view(pod: MemberPod, config: MembersConfig, version: int) -> PodView:
     """Return a Pod as a watch event shows it."""
-    text = "" if pod.slot in config.upstream else announcement_text(pod.epoch, pod.ran)
-    ran = read_announcement(text, pod.epoch) if pod.epoch else None
-    epoch = None if ran is None else pod.epoch
-    return PodView(pod.uid, Slot(JOB, 0, pod.slot), epoch, LIVES[pod.life], version=version, ran=ran or 0)
+    text = "" if pod.slot in config.upstream else announcement_text(pod.epoch, Announced(pod.ran))
+    told = read_announcement(text, pod.epoch) if pod.epoch else None
+    epoch, ran = (None, 0) if told is None else (pod.epoch, told.ran)
+    return PodView(pod.uid, Slot(JOB, 0, pod.slot), epoch, LIVES[pod.life], version=version, ran=ran)
 
 
 def _said(stored: Stored) -> str:

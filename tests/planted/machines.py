@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import agent, guard, ledger, linked_worker, pod
+from inplace.common.protocol import agent, guard, linked_worker, pod, pod_record
 from inplace.common.protocol.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.failure_report import (
@@ -17,6 +17,7 @@ from inplace.common.protocol.failure_report import (
 from inplace.common.protocol.guard import GuardState, TellEnd, WorkerEnded
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.linked_worker import ABSENT, LinkedWorkerState
+from inplace.common.protocol.members import Members
 from inplace.common.protocol.pod import (
     PodState,
     StartWorker,
@@ -64,9 +65,11 @@ def _without(function: Callable[..., Any], kind: type) -> Mistake:
     return instead_of(function, bug)
 
 
-def _sets_nothing_aside(original: Callable[..., None], self: Ledger, synced: int, deprecated: int) -> None:
+def _sets_nothing_aside(
+    original: Callable[..., None], self: Ledger, synced: int, deprecated: int, members: Members | None = None
+) -> None:
     ahead, self._ahead = self._ahead, set()
-    original(self, synced, deprecated)
+    original(self, synced, deprecated, members)
     self._ahead = ahead
 
 
@@ -181,7 +184,7 @@ MACHINE_BUGS: Final = (
     checked(
         "ledger: terminating Pods count as live",
         Config(2, 1, kinds("replace")),
-        instead_of(ledger._only_live, lambda original, slot: next(iter(slot.values())) if len(slot) == 1 else None),
+        instead_of(pod_record.only_live, lambda original, slot: next(iter(slot.values())) if len(slot) == 1 else None),
     ),
     checked(
         "ledger: an epoch set aside is not read again",

@@ -10,9 +10,9 @@ from inplace.common.bare.record import replace
 from inplace.common.protocol import agent, members
 from inplace.common.protocol.agent import AgentState, Verdict, View
 from inplace.common.protocol.decision import Decision
-from inplace.common.protocol.ledger import _Record
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
+from inplace.common.protocol.pod_record import Record
 from inplace.common.protocol.pod_view import PodLife
 from inplace.common.wire.members import read_announcement
 from tests.model.configurations import kinds
@@ -97,7 +97,7 @@ def _moves_everybody(original: Callable[..., Any], *args: Any) -> Any:
     return slots and [slots[0]] * len(slots)
 
 
-def _forgets(original: Callable[..., None], self: MemberLedger, record: _Record) -> None:
+def _forgets(original: Callable[..., None], self: MemberLedger, record: Record) -> None:
     """Note nothing."""
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace as changed
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import ledger
 from inplace.common.protocol import pod as pod_machine
+from inplace.common.protocol import pod_record
 from inplace.common.protocol.agent import Accepted, AgentPhase, Announce, NotAccepted, Verdict, is_fresh, judge
 from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.members import Members
 from inplace.common.protocol.pod import PodState, Step, StopWorker
 from inplace.common.protocol.pod_view import PodLife
 from inplace.controller.plan import epochs
@@ -40,15 +41,17 @@ def _announces_beside(original: Callable[..., Step], state: PodState, event: Any
     return after, actions
 
 
-def _believes(original: Callable[..., None], self: Ledger, record: ledger._Record) -> None:
+def _believes(original: Callable[..., None], self: Ledger, record: pod_record.Record) -> None:
     synced, self.synced = self.synced, max(self.synced, (record.pod.epoch or 0) - 1)
     original(self, record)
     self.synced = synced
 
 
-def _remembers_the_dead(original: Callable[..., None], self: Ledger, synced: int, deprecated: int) -> None:
+def _remembers_the_dead(
+    original: Callable[..., None], self: Ledger, synced: int, deprecated: int, members: Members | None = None
+) -> None:
     broken = set(self._broken)
-    original(self, synced, deprecated)
+    original(self, synced, deprecated, members)
     self._broken |= broken
 
 
@@ -140,7 +143,7 @@ PROTOCOL = (
         Area.PROTOCOL,
         (
             instead_of(
-                ledger._only_live,
+                pod_record.only_live,
                 lambda original, slot: (
                     original({"": max(slot.values(), key=lambda record: record.epoch or 0)}) if slot else None
                 ),
@@ -160,7 +163,11 @@ PROTOCOL = (
     hunted(
         "a terminating Pod is taken for gone",
         Area.PROTOCOL,
-        (instead_of(ledger._may_run, lambda original, record: record.pod.life is PodLife.LIVE and original(record)),),
+        (
+            instead_of(
+                pod_record.may_run, lambda original, record: record.pod.life is PodLife.LIVE and original(record)
+            ),
+        ),
         "JobSet #684, #686: the next attempt starts while the last one still terminates",
         faults=("pod-slow-to-die",),
         worlds=(_OVERLAP,),

@@ -13,6 +13,7 @@ from inplace.common.protocol.agent import AgentState, Verdict
 from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members
+from inplace.common.protocol.resume import Resume
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import members_text
 from inplace.controller.plan import epochs
@@ -48,8 +49,10 @@ def _counts_slots(original: Callable[..., PlayedRank], self: slot_keeper.SlotKee
     return replace(member, size=member.size + 1)
 
 
-def _keeps_list(original: Callable[..., Members], epoch: int, slots: list[int], seen: int) -> Members:
-    return replace(original(epoch, slots, seen), exchanged=())
+def _keeps_list(
+    original: Callable[..., Members], epoch: int, slots: list[int], seen: int, resume: Resume | None = None
+) -> Members:
+    return replace(original(epoch, slots, seen, resume), exchanged=())
 
 
 def _sends_owners_home(original: Callable[..., Any], arrived: Any, before: Members, *rest: Any) -> Any:

@@ -23,7 +23,7 @@ from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from inplace.common.wire.last_line import last_line_text
-from inplace.common.wire.members import announcement_text, read_members
+from inplace.common.wire.members import Announced, announcement_text, read_members
 from inplace.common.wire.notice import Notice, notice_text
 from inplace.simulator.cluster.nodes import node
 from tests.common.kube.answers import refusal
@@ -513,7 +513,9 @@ class StoryWorld(Vocabulary):
     def _announcement(self, pod: str, epoch: int) -> dict[str, str]:
         """Return the annotations of an announcement, as an agent of this group writes them."""
         said = wire.epoch_annotations(epoch)
-        return said | ({wire.RAN: announcement_text(epoch, self._ran.get(pod, 0))} if self._has_spares else {})
+        return said | (
+            {wire.RAN: announcement_text(epoch, Announced(self._ran.get(pod, 0)))} if self._has_spares else {}
+        )
 
     @property
     def _has_spares(self) -> bool:

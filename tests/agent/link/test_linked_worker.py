@@ -37,7 +37,7 @@ class Linked(LinkedWorker):
 
     def lift(self, epoch: int) -> None:
         """Let the workers start."""
-        self.start(epoch)
+        self.start(Lifted(epoch))
 
     async def over(self) -> int:
         """Wait for the worker's end, and until nothing is left of it; return its exit code."""

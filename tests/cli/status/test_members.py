@@ -25,7 +25,7 @@ from inplace.common.protocol.members import Members, Sizes, members_of
 from inplace.common.protocol.pod_view import PodView
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
-from inplace.common.wire.members import announcement_text
+from inplace.common.wire.members import Announced, announcement_text
 from tests.cli.facts import JOB, drawn, explanation_of, pod, spared, table, text_of
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset as jobset_of_controller
@@ -196,7 +196,7 @@ async def announce(crew: Crew, epoch: int, *slots: int, ran: int = 0, run: bool 
     """Let the Pods of some slots announce an epoch, as agents that read members do, and perhaps run in it."""
     for slot in slots:
         name = crew.pod_at(slot)
-        await crew.annotate(name, wire.epoch_annotations(epoch) | {wire.RAN: announcement_text(epoch, ran)})
+        await crew.annotate(name, wire.epoch_annotations(epoch) | {wire.RAN: announcement_text(epoch, Announced(ran))})
         if run:
             await crew.set_worker(name, run=epoch)
 

@@ -16,7 +16,7 @@ from inplace.common.protocol.members import Members, Sizes
 from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
-from inplace.common.wire.members import announcement_text, members_text, read_announcement, read_members
+from inplace.common.wire.members import Announced, announcement_text, members_text, read_announcement, read_members
 from inplace.common.wire.names import (
     MEMBERS_FIELD,
     RAN,
@@ -172,7 +172,7 @@ class ScriptCluster:
         if stored:
             pod.annotations = epoch_annotations(epoch)
             if self.sizes is not None:
-                pod.annotations[RAN] = announcement_text(epoch, max((0, *pod.ran)))
+                pod.annotations[RAN] = announcement_text(epoch, Announced(max((0, *pod.ran))))
             self._changed(pod)
         if pod.agent is None:
             return []
@@ -215,7 +215,7 @@ class ScriptCluster:
             slot, ran = Slot(JOB, *divmod(pod.slot, self.parallelism)), 0
             if self.sizes is not None:
                 announced = read_announcement(pod.annotations.get(RAN), epoch)
-                epoch, ran = (None, 0) if announced is None else (epoch, announced)
+                epoch, ran = (None, 0) if announced is None else (epoch, announced.ran)
             view = PodView(pod.uid, slot, epoch, pod.life, pod.reported, version=pod.version, ran=ran)
             controller.ledger.observe(view)
             controller.seen.add(pod.uid)

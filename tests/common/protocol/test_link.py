@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.protocol.bounds import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.link import (
     LINE_BYTES_MAX,
@@ -36,6 +36,8 @@ from inplace.common.protocol.link import (
 epochs = st.integers(0, INT32_MAX)
 codes = st.integers(0, 255)
 hosts = st.text("abc-.0", max_size=253).filter(lambda host: host != "-")
+steps = st.integers(0, STEP_MAX)
+played = st.builds(PlayedRank, st.integers(0, 4998), st.integers(4999, 5000), hosts)
 messages = st.one_of(
     st.just(Leaving()),
     *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
@@ -45,7 +47,8 @@ messages = st.one_of(
     st.just(Fit()),
     st.just(Unfit()),
     st.just(Completed()),
-    st.builds(Lifted, st.just(INT32_MAX), st.builds(PlayedRank, st.integers(0, 4998), st.integers(4999, 5000), hosts)),
+    st.builds(Lifted, st.just(INT32_MAX), played, st.none() | steps),
+    st.builds(Lifted, st.just(INT32_MAX), st.none(), steps),
     st.builds(Signal, st.integers(0, SIGNAL_MAX)),
     *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
 )
@@ -70,7 +73,10 @@ def test_messages_come_through_whole(said: list[Message], data: st.DataObject) -
     [
         b"\n",
         b"lifted\n",
-        b"lifted 3 4\n",
+        b"lifted 3 -4\n",
+        b"lifted 0 4\n",
+        b"lifted 3 0 4 - x\n",
+        b"lifted 3 0 4 - 5 6\n",
         b"lifted  3\n",
         b"lifted 03\n",
         b"lifted +3\n",

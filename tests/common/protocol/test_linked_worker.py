@@ -15,7 +15,6 @@ from inplace.common.protocol.linked_worker import (
     Exited,
     Gone,
     Heard,
-    Lift,
     LinkedWorkerState,
     Lost,
     PeerLeft,
@@ -28,7 +27,7 @@ GRACE_MS = 2000
 peers = st.integers(0, 2)
 epochs = st.integers(1, 2)
 events = st.one_of(
-    st.builds(Lift, epochs),
+    st.builds(Lifted, epochs),
     st.builds(SignalWorkers, st.sampled_from([9, 15])),
     st.builds(PeerLeft, peers),
     st.builds(
@@ -56,7 +55,7 @@ def test_nothing_is_gone_beside_a_guard_that_was_lifted(given_events: list[Event
                 busy.discard(event.peer)
             if isinstance(event, PeerLeft):
                 missing = missing or event.peer in busy
-            if isinstance(event, Lift):
+            if isinstance(event, Lifted):
                 lifted, exits = True, 0
             for action in actions:
                 if isinstance(action, Tell) and isinstance(action.message, Lifted):
@@ -79,7 +78,7 @@ def after(*given_events: Event, awaited: int = 0) -> tuple[LinkedWorkerState, li
 def two(*more: Event) -> tuple[LinkedWorkerState, list[object]]:
     """Let two guards run their workers in epoch 1."""
     waits = [Heard(peer, Absent(GRACE_MS)) for peer in (0, 1)]
-    return after(*waits, Lift(1), *(Heard(peer, Started(1)) for peer in (0, 1)), *more)
+    return after(*waits, Lifted(1), *(Heard(peer, Started(1)) for peer in (0, 1)), *more)
 
 
 def test_the_first_death_ends_all() -> None:
@@ -101,23 +100,23 @@ def test_an_order_reaches_every_guard() -> None:
 def test_every_guard_of_a_member_learns_its_rank() -> None:
     """Also one that starts anew, while the lift stands; the next lift has a played of its own, or none."""
     first, second = PlayedRank(1, 2, "a-0"), PlayedRank(0, 2, "a-2")
-    lifted = after(Heard(0, Absent(0)), Lift(1, first), Heard(1, Absent(0)))
+    lifted = after(Heard(0, Absent(0)), Lifted(1, first), Heard(1, Absent(0)))
     assert lifted[1] == [Tell(1, Lifted(1, first))]
     ends = (SignalWorkers(15), Heard(0, Absent(0)), Heard(1, Absent(0)))
     for played in (second, None):
-        again = after(Heard(0, Absent(0)), Lift(1, first), Heard(1, Absent(0)), *ends, Lift(2, played))
+        again = after(Heard(0, Absent(0)), Lifted(1, first), Heard(1, Absent(0)), *ends, Lifted(2, played))
         assert again[1] == [Tell(0, Lifted(2, played)), Tell(1, Lifted(2, played))]
 
 
 def test_an_order_without_a_guard_is_done_at_once() -> None:
     """No container of a worker is there yet, so nothing of the epoch runs."""
-    assert after(Lift(1), SignalWorkers(15))[1] == [Exited(137), Gone()]
+    assert after(Lifted(1), SignalWorkers(15))[1] == [Exited(137), Gone()]
 
 
 def test_an_order_without_an_awaited_guard_loses_the_worker() -> None:
     """It may run without one, and then nobody here can end it; a guard that came ends it as ever."""
-    assert after(Lift(1), SignalWorkers(15), awaited=1)[1] == [Lost()]
-    came = (Lift(1), Heard(0, Absent(GRACE_MS)), Heard(0, Started(1)), SignalWorkers(15), Heard(0, Absent(GRACE_MS)))
+    assert after(Lifted(1), SignalWorkers(15), awaited=1)[1] == [Lost()]
+    came = (Lifted(1), Heard(0, Absent(GRACE_MS)), Heard(0, Started(1)), SignalWorkers(15), Heard(0, Absent(GRACE_MS)))
     assert after(*came, awaited=1)[1] == [Exited(137), Gone()]
 
 
@@ -126,7 +125,7 @@ def test_a_container_that_is_gone_is_lost() -> None:
     assert two(PeerLeft(0))[1] == [Lost()]
     assert two(Heard(0, Ended(1, 0)), PeerLeft(0))[1] == []
     assert two(Heard(0, Ended(1, 0)), PeerLeft(0), SignalWorkers(9), Heard(1, Absent(0)))[1] == [Lost()]
-    assert after(Heard(0, Absent(0)), PeerLeft(0), Lift(1), SignalWorkers(9))[1] == [Lost()]
+    assert after(Heard(0, Absent(0)), PeerLeft(0), Lifted(1), SignalWorkers(9))[1] == [Lost()]
 
 
 def test_a_pod_that_ends_is_no_loss() -> None:
@@ -150,4 +149,4 @@ def test_what_a_guard_cannot_say_is_its_fault(message: Started | Failed | Ended 
 def test_two_lifts_are_a_bug() -> None:
     """One worker at a time."""
     with pytest.raises(InvariantError, match="a lift of epoch 2 beside the worker of epoch 1"):
-        two(Lift(2))
+        two(Lifted(2))

@@ -10,6 +10,7 @@ from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.members import EXCHANGES_MAX, SLOTS_MAX, Members, members_of
 from inplace.common.wire.members import (
     MEMBERS_BYTES_MAX,
+    Announced,
     announcement_text,
     members_text,
     read_announcement,
@@ -92,7 +93,7 @@ def test_two_slots_may_change_places() -> None:
 @given(epochs, st.integers(0, INT32_MAX))
 def test_an_announcement_comes_through(epoch: int, ran: int) -> None:
     """It is read beside the epoch that it names, and beside no other one."""
-    text = announcement_text(epoch, ran)
-    assert read_announcement(text, epoch) == ran
+    text = announcement_text(epoch, Announced(ran))
+    assert read_announcement(text, epoch) == Announced(ran)
     assert read_announcement(text, epoch - 1) is None
     assert read_announcement(text, None) is None
