@@ -168,6 +168,8 @@ class PastRestartFields(TypedDict):
     request: str | None
     firstFailure: FailureFields | None
     lastStep: int | None
+    resumeStep: int | None
+    resumeKind: str | None
     lostSteps: int | None
     costSeconds: float | None
 

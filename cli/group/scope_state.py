@@ -19,7 +19,8 @@ from inplace.common.bare.record import replace as changed
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.headline import GroupPhase, Slots, SlotState
 from inplace.common.jobset.scopes import Saving, Scope
-from inplace.common.protocol.members import SLOTS_MAX, Members, Sizes
+from inplace.common.protocol.members import SLOTS_MAX, Members, Sizes, of_epoch
+from inplace.common.protocol.resume import Resume
 from inplace.common.protocol.slot import Shape, Slot
 
 RANKS_SHOWN = 5  # that another slot plays; `-o json` has them all
@@ -48,6 +49,7 @@ class ScopeState:
         goodput: what its restarts cost in training time, where Pods told.
         saving: the restart that waits for its workers to save.
         members: who runs, in a group with spares; None of one without, and while none runs.
+        resume: from which step the epoch that runs went on, as its barrier decided; None where nobody could say.
         vacant: the slots of such a group that neither train nor wait as spares, and why.
     """
 
@@ -68,6 +70,7 @@ class ScopeState:
     idle: Sequence[str] = ()
     members: Members | None = None
     vacant: Sequence[Straggler] = ()
+    resume: Resume | None = None
 
     @property
     def phase(self) -> GroupPhase:
@@ -103,8 +106,8 @@ def scope_state(
         sizes: how many members a group with spares may have; None of one without.
     """
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
-    members = scope.ranks if sizes is not None and scope.is_running else None
-    members = members if members is not None and members.epoch == scope.synced else None
+    of_s = of_epoch(scope.ranks, scope.synced) if scope.is_running else None
+    members = of_s if sizes is not None else None
     numbers = None if members is None else frozenset(members.slots())
     playing = {slot: pod for slot, pod in found.items() if _plays(slot, numbers)}
     live = {slot: pod for slot, pod in playing.items() if pod.is_live}
@@ -168,6 +171,7 @@ def scope_state(
         sorted(found[slot].name for slot, state in states.items() if state is SlotState.STARTS),
         members,
         vacant,
+        of_s.resume if of_s is not None else None,
     )
 
 
@@ -238,3 +242,13 @@ def ranks_text(scope: ScopeState) -> str:
     exchanged = scope.members.exchanged if scope.members is not None else ()
     more = f" and {len(exchanged) - RANKS_SHOWN:,} more" if len(exchanged) > RANKS_SHOWN else ""
     return ", ".join(f"rank {rank} is slot {slot}" for rank, slot in exchanged[:RANKS_SHOWN]) + more
+
+
+def resume_text(scope: ScopeState) -> str:
+    """Say from which step the epoch that runs went on; "" where nobody could say."""
+    if scope.resume is None:
+        return ""
+    whose = (
+        f"all {count_text(scope.expected, scope.noun)} have it themselves" if scope.resume.local else "shared storage"
+    )
+    return f"went on from step {scope.resume.step:,} ({whose})"

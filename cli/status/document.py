@@ -112,6 +112,7 @@ def _scope_data(scope: ScopeState) -> ScopeFields:
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
         "goodput": cast("GoodputFields", cost.fields() | {"ratio": ratio}) if cost is not None else None,
         "members": _members_data(scope),
+        "resume": {"step": scope.resume.step, "kind": scope.resume.kind} if scope.resume is not None else None,
     }
 
 

@@ -12,6 +12,7 @@ from inplace.cli.group.controller_pulse import NOT_ASKED, read_controller
 from inplace.cli.group.nodes import AvoidedNode
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_group, read_pod
+from inplace.cli.group.scope_state import resume_text
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.steps_told import watches_hangs, with_steps
 from inplace.cli.group.straggler import Why
@@ -151,6 +152,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     if state.used is not None:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
+    lines += [(words, "") for scope in state.scopes if (words := resume_text(scope))]
     lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]
     lines += [(one_line(line), "") for line in explanation.busy]
     if state.last is not None and state.last.trigger == "stalled":

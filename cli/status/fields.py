@@ -43,6 +43,13 @@ class MembersFields(TypedDict):
     slotOfRank: dict[str, int]
 
 
+class ResumeFields(TypedDict):
+    """From which step the epoch that runs went on: "local", from each Pod's own copy, or "shared"."""
+
+    step: int
+    kind: str
+
+
 class ScopeFields(TypedDict):
     """What restarts together; the name is empty for the whole JobSet."""
 
@@ -57,6 +64,7 @@ class ScopeFields(TypedDict):
     podsByEpoch: dict[str, int]
     goodput: GoodputFields | None
     members: MembersFields | None
+    resume: ResumeFields | None
 
 
 class StragglerFields(TypedDict):

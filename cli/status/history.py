@@ -91,6 +91,8 @@ def past_data(past: PastRestart) -> PastRestartFields:
         "request": past.request or None,
         "firstFailure": failure if any(value is not None for value in failure.values()) else None,
         "lastStep": past.last_step,
+        "resumeStep": past.resume_step,
+        "resumeKind": past.resume_kind or None,
         "lostSteps": past.lost_steps,
         "costSeconds": _seconds(past.cost_ms),
     }
@@ -107,6 +109,7 @@ def history_lines(rows: Iterable[PastRestartFields]) -> Iterator[str]:
         why = TRIGGERS.get(row["trigger"], row["trigger"])
         why += f" (request {row['request']})" if row["request"] else ""
         why += f": {failure_text(row['firstFailure'])}" if row["firstFailure"] else ""
+        why += "" if row["resumeStep"] is None else f"; went on from the {row['resumeKind']} step {row['resumeStep']:,}"
         yield text
         yield f"{' ' * INDENT}{one_line(why)}"
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inplace.cli.group.notices import notice_lines
-from inplace.cli.group.scope_state import ScopeState, members_text, ranks_text
+from inplace.cli.group.scope_state import ScopeState, members_text, ranks_text, resume_text
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, blame_text, list_data, recreated_text, slow_text
@@ -114,7 +114,7 @@ def _scope(scope: ScopeState, columns: int, left_s: float | None) -> Iterator[Re
     elif left_s is not None and scope.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING):
         line += f" · about {duration_text(left_s)} left"
     yield Text(line + members_text(scope))
-    if words := ranks_text(scope):
+    for words in filter(None, (ranks_text(scope), resume_text(scope))):
         yield Text(f"  {words}")
     if scope.phase is not GroupPhase.RUNNING:
         width = min(BAR_COLUMNS_MAX, max(10, columns - 10))

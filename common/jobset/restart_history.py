@@ -19,6 +19,7 @@ from inplace.common.jobset.furthest_behind import FurthestBehind, to_blame
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.status_record import StatusRecord
+from inplace.common.protocol.resume import Resume
 from inplace.common.wire.exit_words import PLAIN_REASON
 
 FIELD: Final = "restartHistory"
@@ -42,6 +43,8 @@ class PastRestart(StatusRecord, frozen=True):
         pod, node, exit_code, reason, last_line: of the first failure, as far as known; of a hang, the one Pod that was
             silent first.
         last_step: the last one of the Pod that was furthest behind when the old epoch ended.
+        resume_step: from which the group went on, as its barrier decided; None where nobody could say.
+        resume_kind: "local", each from its own copy, or "shared".
         lost_steps, cost_ms: steps made again after it, and the time that it cost in all; None while nobody knows.
     """
 
@@ -58,6 +61,8 @@ class PastRestart(StatusRecord, frozen=True):
     reason: str = ""
     last_line: str = ""
     last_step: int | None = None
+    resume_step: int | None = None
+    resume_kind: str = ""
     lost_steps: int | None = None
     cost_ms: int | None = field(default=None, name="costMs")
 
@@ -74,12 +79,13 @@ class PastRestart(StatusRecord, frozen=True):
         return f"the restart to epoch {self.epoch} cost {cost_s:,.1f} s, in which {steps:,} steps were made again"
 
 
-def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None) -> PastRestart:
+def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None, resume: Resume | None = None) -> PastRestart:
     """Return the record of a restart that `status.lastGroupRestart` tells of.
 
     Args:
         entry: with syncedAt, or without if the JobSet fails instead.
         silent: the Pods that were furthest behind when the old epoch ended; None if no Pod told.
+        resume: from which step the new one goes on.
     """
     failure, seconds = to_blame(entry, silent), seconds_of(entry)
     began_s, decided_s = unix_time(entry.get("startedAt")), unix_time(entry.get("deprecatedAt"))
@@ -93,6 +99,8 @@ def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None) -> Pas
         waited,
         str(entry.get("request") or "")[:LABEL_CHARS_MAX],
         last_step=silent.progress.step if silent is not None else None,
+        resume_step=resume.step if resume is not None else None,
+        resume_kind="" if resume is None else resume.kind,
     )
     if failure is None:
         return past

@@ -32,6 +32,11 @@ class Resume:
     step: int
     local: bool
 
+    @property
+    def kind(self) -> str:
+        """Return its name on the wire."""
+        return "local" if self.local else "shared"
+
 
 @record
 class Saved:

@@ -65,7 +65,7 @@ def members_text(members: Members) -> str:
     exchanged = "".join(f",{rank}={slot}" for rank, slot in members.exchanged)
     seen = f"{'skipped' if members.skipped else 'seen'}={members.seen}"
     resume = members.resume
-    step = "" if resume is None else f",{'local' if resume.local else 'shared'}={resume.step}"
+    step = "" if resume is None else f",{resume.kind}={resume.step}"
     return f"{VERSION},epoch={members.epoch},{size}{exchanged},{seen}{step}"
 
 

@@ -14,6 +14,7 @@ from inplace.common.jobset.conditions import FAILED
 from inplace.common.jobset.last_restart import begun, blamed, entry_of
 from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, past_restart, with_restart
 from inplace.common.jobset.scopes import Scope
+from inplace.common.protocol.members import of_epoch
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 
@@ -26,7 +27,8 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
         scope: before this write.
         entry: of the restart, as status.lastGroupRestart has it.
     """
-    past = past_restart(entry, draft.observed.silent.get(scope.name))
+    members = of_epoch(draft.jobset.scopes_in(draft.status)[scope.name].ranks, entry["epoch"])
+    past = past_restart(entry, draft.observed.silent.get(scope.name), members.resume if members is not None else None)
     draft.status[FIELD] = fields_of(with_restart(history_of(draft.status), past))
 
 

@@ -28,9 +28,12 @@ KEPT = (
     PastRestart(2, "", "manual", "2026-01-01T02:10:04Z", 4_210, 0, "20260101-0210", last_step=120, cost_ms=41_000),
     PastRestart(
         3, "", "pod_lost", "2026-01-01T02:31:40Z", 21_800, 0, "", "train-workers-0-0-6p76h", "node-0", None,
-        "DeletionByTaintManager", "", 611, 11, 63_500,
+        "DeletionByTaintManager", "", 611, lost_steps=11, cost_ms=63_500,
     ),
-    PastRestart(4, "", EXIT, "2026-01-01T02:40:12Z", 1_940, 12, "", BAD, "node-7", 1, "", LINE, 812, 12, 33_100),
+    PastRestart(
+        4, "", EXIT, "2026-01-01T02:40:12Z", 1_940, 12, "", BAD, "node-7", 1, "", LINE, 812,
+        lost_steps=12, cost_ms=33_100,
+    ),
     PastRestart(5, "", EXIT, "2026-01-01T02:41:09Z", 1_870, 11, "", BAD, "node-7", 1, "", LINE, 812),
 )  # fmt: skip
 
