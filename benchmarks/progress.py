@@ -1,5 +1,5 @@
 """
-Measure one call of `inplace.progress`: the microseconds that a training loop pays for each step.
+Measure one call of `inplace.progress`, and one of `inplace.saved`: the microseconds that a training loop pays for each.
 
 Compared with, in turns within one run, what a script would do without it: write the step number into a temporary file
 and rename that (`rename`), or open the file and write (`open`). Printed are the median, the least and the most of so
@@ -60,6 +60,7 @@ def measure(folder: Path) -> dict[str, list[float]]:
     os.environ |= {"INPLACE_PROGRESS_DIR": str(folder), "INPLACE_EPOCH": "1", "RANK": "0"}
     calls: Mapping[str, Callable[[int], object]] = {
         "progress": inplace.progress,
+        "saved": inplace.saved,
         "rename": rename(folder / "rename"),
         "open": overwrite(folder / "open"),
     }

@@ -54,9 +54,11 @@ TRAIN: Final = "train"
 FOR_SCRIPTS: Final = (
     "__init__.py",
     "last_words.py",
+    "line_file.py",
     "rank_file.py",
     "rank_numbers.py",
     "rank_stacks.py",
+    "resume.py",
     "saving.py",
     "standby.py",
 )

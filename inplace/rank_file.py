@@ -30,6 +30,7 @@ import os
 import sys
 import time
 
+from inplace.line_file import LineFile, path_of
 from inplace.rank_numbers import RankNumbers
 
 TYPE_CHECKING = False  # as in inplace/__init__.py
@@ -44,7 +45,7 @@ PHASES_MAX = 16  # one inside the other; a script that ends none of its phases m
 _RANK_DIGITS_MAX = 10
 _NAMES = (("RANK", "rank"), ("LOCAL_RANK", "local"), ("JAX_PROCESS_ID", "jax"))
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_STEP, _UNKNOWN_STEP = b"-", b"?"
 _STANDBY = "INPLACE_STANDBY"  # see inplace/standby.py
 
@@ -54,8 +55,8 @@ class RankFile:
 
     def __init__(self) -> None:
         self._pid = 0  # the process that opened the file; a forked child opens it anew
-        self._fd = -1
-        self._file = (0, 0)  # device and inode behind the descriptor
+        self._file = LineFile(LINE_BYTES)
+        self._name = ""
         self._is_off = False
         self._has_warned = False
         self._head = b""
@@ -111,12 +112,9 @@ class RankFile:
                 self._begin()
             if self._is_off:
                 return
-            if not self._is_open():
-                self._open()
             if not state and self._phases:
                 state = self._phases[-1].words
-            line = b"%s %s %d %s" % (self._head, self._step, self._pid, state)
-            self._put(line.ljust(LINE_BYTES - 1) + b"\n")
+            self._put(b"%s %s %d %s" % (self._head, self._step, self._pid, state))
         except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
             self._warn(f"{type(error).__name__}: {error}")
 
@@ -135,10 +133,10 @@ class RankFile:
 
     def _write_beside(self, suffix: str, line: bytes) -> None:
         """Write a line into a hidden file beside this rank's; what goes wrong costs no more than this line."""
-        if self._fd < 0 or self._is_off:
+        if self._file.fd < 0 or self._is_off:
             return
         try:
-            fd = os.open(self._path(f".{file_name(os.environ, self._pid)}{suffix}"), _FLAGS | os.O_TRUNC, 0o644)
+            fd = os.open(path_of(f".{self._name}{suffix}"), _FLAGS, 0o644)
             try:
                 os.write(fd, line)
                 os.fchmod(fd, 0o644)
@@ -168,13 +166,12 @@ class RankFile:
 
     def end(self) -> None:
         """Write that this rank's process exits by itself, so that nobody waits for its next step; not if it failed."""
-        if self.is_of_this_process and not self.has_failed() and self._is_open():
+        if self.is_of_this_process and not self.has_failed() and self._file.is_open():
             self.write(b"ended")
 
     def _begin(self) -> None:
         """Read where to write, in a new process."""
-        if self._fd >= 0 and self._is_open():
-            os.close(self._fd)
+        self._file.close()
         if not self._pid:
             import atexit
 
@@ -182,51 +179,23 @@ class RankFile:
         else:
             self._phases.clear()  # the parent's
             self._numbers = RankNumbers()
-        self._fd, self._pid, self._has_begun = -1, os.getpid(), False
+        self._pid, self._has_begun = os.getpid(), False
+        self._name = file_name(os.environ, self._pid)
         if "INPLACE_EPOCH" in os.environ:
             from inplace.rank_stacks import answer_questions
 
             answer_questions()  # a forked rank, or one whose epoch came late
         self._is_off = not os.environ.get("INPLACE_PROGRESS_DIR")
         epoch = os.environ.get("INPLACE_EPOCH", "")
-        self._head = b"v1 %d" % int(epoch) if _is_number(epoch) else b"v1 -"
-
-    def _is_open(self) -> bool:
-        """Say whether the descriptor is still this file's, and the file still in its folder."""
-        if self._fd < 0:
-            return False
-        try:
-            found = os.fstat(self._fd)
-        except OSError:  # somebody closed it
-            return False
-        if (found.st_dev, found.st_ino) != self._file:  # closed, and its number is another file's now: leave that alone
-            return False
-        if not found.st_nlink:
-            os.close(self._fd)
-            return False
-        return True
-
-    def _open(self) -> None:
-        self._fd = -1
-        fd = os.open(self._path(file_name(os.environ, self._pid)), _FLAGS, 0o644)
-        found = os.fstat(fd)
-        try:
-            os.fchmod(fd, 0o644)  # whatever the umask: the agent may be another user
-            if found.st_size > LINE_BYTES:
-                os.ftruncate(fd, LINE_BYTES)
-        except OSError:  # another user's file, which may be written all the same
-            pass
-        self._fd, self._file = fd, (found.st_dev, found.st_ino)
-
-    def _path(self, name: str) -> str:
-        return os.path.join(os.environ.get("INPLACE_PROGRESS_DIR", ""), name)  # noqa: PTH118 - os alone
+        self._head = b"v1 %d" % int(epoch) if is_number(epoch) else b"v1 -"
 
     def _put(self, line: bytes) -> None:
         """Write, or touch: a full disk still takes a new modification time, and that is progress too."""
         try:
-            os.pwrite(self._fd, line, 0)
+            self._file.write(self._name, line)
         except OSError:
-            os.utime(self._fd)
+            if self._file.fd >= 0:
+                os.utime(self._file.fd)
             raise
 
     def _warn(self, problem: str) -> None:
@@ -294,12 +263,13 @@ def file_name(env: os._Environ[str] | dict[str, str], pid: int) -> str:
     """Return the name of a process's file."""
     for variable, kind in _NAMES:
         text = env.get(variable, "")
-        if _is_number(text):
+        if is_number(text):
             return f"{kind}-{int(text)}"
     return f"pid-{pid}"
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Say whether a variable's text is a number."""
     return text.isascii() and text.isdigit() and len(text) <= _RANK_DIGITS_MAX
 
 

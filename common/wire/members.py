@@ -123,7 +123,7 @@ def read_announcement(text: object, epoch: int | None) -> Announced | None:
     return Announced(read["ran"], Saved(read.get("local", ()), read.get("shared"), read.get("unfit")))
 
 
-def _steps(text: str) -> tuple[int, ...] | None:
+def read_steps(text: str) -> tuple[int, ...] | None:
     """Read the local steps; None where they are too many, or not from the newest to the oldest."""
     steps = [_STEP(part) for part in text.split(".")]
     found = tuple(step for step in steps if isinstance(step, int))
@@ -134,7 +134,7 @@ def _steps(text: str) -> tuple[int, ...] | None:
 _OF_ANNOUNCEMENT: Final = {
     "epoch": whole(1, INT32_MAX),
     "ran": whole(0, INT32_MAX),
-    "local": _steps,
+    "local": read_steps,
     "shared": _STEP,
     "unfit": _STEP,
 }

@@ -166,13 +166,13 @@ def test_a_file_has_the_rank_s_name(env: dict[str, str], name: str) -> None:
 
 def close_all(file: RankFile, folder: Path) -> None:
     """Close the descriptor, as a program does that closes all."""
-    os.close(file._fd)
+    os.close(file._file.fd)
 
 
 def take_the_number(file: RankFile, folder: Path) -> None:
     """Close the descriptor and open another file under its number."""
     precious = os.open(folder / "precious", os.O_RDWR | os.O_CREAT)
-    os.dup2(precious, file._fd)
+    os.dup2(precious, file._file.fd)
     os.write(precious, b"precious")
 
 
@@ -241,6 +241,7 @@ print(json.dumps([sorted(found) for found in names]))
         "inplace",
         "inplace.last_words",
         "inplace.rank_file",
+        "inplace.line_file",
         "inplace.rank_numbers",
     }
 
