@@ -8,9 +8,10 @@ step is the same one with fewer processes. It depends on its number alone, so it
 Every step gathers (epoch, step) from all processes, and a process that sees two of them ends with an error BEFORE it
 uses the step's result: processes of two generations cannot train together.
 
-Each process saves the whole state in a folder of its own. After a restart the newest state that any of them can read
-goes to all, so a process may come back with a broken checkpoint or with none. With CHECKPOINTS_SHARED all have one
-folder, and process 0 saves.
+Each process saves the whole state in a folder of its own. With CHECKPOINTS_SHARED all have one folder, and process 0
+saves. Where the Pod has memory that outlives a restart (`inplace.keep_dir`), each process also saves every step there.
+After a restart all go on from `inplace.resume_step()`. Where nobody can say it, the newest state that any process can
+read goes to all, so a process may come back with a broken checkpoint or with none.
 
 Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
 0's DNS name), COORDINATOR_PORT, POD_IP, MICRO_BATCHES, CHECKPOINT_DIR, CHECKPOINTS_SHARED, CHECKPOINT_EVERY, STEPS (0
@@ -26,7 +27,7 @@ import socket
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,10 @@ class CheckpointError(Exception):
     """A checkpoint cannot be written."""
 
 
+class CheckpointLostError(Exception):
+    """A step that this process had saved is not there; the group then goes on from an older one."""
+
+
 class MixedError(Exception):
     """Processes of two epochs or at two steps take part in one step."""
 
@@ -77,6 +82,7 @@ class Settings:
     micro_batches: int
     folder: Path
     saves: bool
+    is_shared: bool
     checkpoint_every: int
     steps: int
     step_s: float
@@ -99,6 +105,7 @@ class Settings:
             micro_batches=int(env.get("MICRO_BATCHES") or world),
             folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
             saves=rank == 0 or not env.get("CHECKPOINTS_SHARED"),
+            is_shared=bool(env.get("CHECKPOINTS_SHARED")),
             checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
             steps=int(env.get("STEPS") or 0),
             step_s=float(env.get("STEP_S") or 0),
@@ -123,15 +130,23 @@ class Checkpoints:
         except OSError as error:
             raise self._refused(error) from error
 
+    def read(self, step: int) -> State | None:
+        """Return the state of one step; None if it is not there, or cannot be read."""
+        return next((state for at, state in self._whole(f"step-{step:09}.npz") if at == step), None)
+
     def newest(self) -> tuple[int, State | None]:
         """Return the newest step whose file can be read, with its state; 0 and None when there is none."""
-        for path in sorted(self._folder.glob("step-*.npz"), reverse=True):
+        return next(self._whole("step-*.npz"), (0, None))
+
+    def _whole(self, names: str) -> Iterator[tuple[int, State | None]]:
+        """Yield what can be read, the newest first."""
+        for path in sorted(self._folder.glob(names), reverse=True):
             try:
                 with np.load(path, allow_pickle=False) as file:
-                    return int(path.stem.removeprefix("step-")), {name: file[name] for name in file.files}
+                    found = {name: file[name] for name in file.files}
+                yield int(path.stem.removeprefix("step-")), found
             except (OSError, EOFError, ValueError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
                 say(f"skipped {path.name}, which cannot be read: {error}")
-        return 0, None
 
     def write(self, step: int, state: State) -> None:
         """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
@@ -218,8 +233,15 @@ def initial_state() -> State:
     return {name: value.astype(np.float32) for name, value in (weights | zeros).items()}
 
 
-def resume(checkpoints: Checkpoints) -> tuple[int, State]:
-    """Return the newest step that any process can read, and its state, which that process gives to the others."""
+def resume(checkpoints: Checkpoints, memory: Checkpoints | None) -> tuple[int, State]:
+    """Return the step from which all go on, and its state: that of the barrier, else the newest that any can read."""
+    agreed = inplace.resume_step()
+    if agreed is not None:  # the same for all processes, and all can load it
+        held = memory.read(agreed) if memory is not None else None
+        held = held or checkpoints.read(agreed)
+        if held is None:
+            raise CheckpointLostError(f"expected the state of step {agreed}, which was saved, saw none")
+        return agreed, held
     mine, state = checkpoints.newest()
     steps = multihost_utils.process_allgather(np.int32(mine)).reshape(-1)
     giver = int(steps.argmax())
@@ -310,10 +332,13 @@ def train(settings: Settings) -> bool:
     Whether this process was asked travels with its mark, so that all save after the same step.
     """
     checkpoints = Checkpoints(settings.folder)
+    keep_dir = inplace.keep_dir()
+    memory = None if keep_dir is None else Checkpoints(Path(keep_dir))
     meet(settings)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    step, held = resume(checkpoints)
+    step, held = resume(checkpoints, memory)
+    written = False  # the checkpoint of the step before
     state = jax.tree.map(lambda value: jax.make_array_from_process_local_data(everywhere, value), held)
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     starting = inplace.busy("compile", up_to_s=COMPILE_S_MAX)
@@ -331,15 +356,24 @@ def train(settings: Settings) -> bool:
         marks = np.asarray(marks)
         check_marks(marks, settings.epoch, step)
         asked = marks[:, 2].any()
+        if written and (memory is None or settings.is_shared):
+            inplace.saved(step, shared=settings.is_shared)  # all had written it BEFORE they took part in this step
         step += 1
         lost = float(loss)
         say(f"step={step} loss={lost:.9g} epoch={settings.epoch} rank={settings.rank}")
         starting.end()
-        if settings.saves and (asked or step % settings.checkpoint_every == 0):
+        written = bool(asked) or step % settings.checkpoint_every == 0
+        if memory is not None or (settings.saves and written):
+            held = {name: np.asarray(value) for name, value in state.items()}
+        if memory is not None:
+            memory.write(step, held)
+            inplace.saved(step)
+        if settings.saves and written:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
-                checkpoints.write(step, {name: np.asarray(value) for name, value in state.items()})
+                checkpoints.write(step, held)
         if asked and step != settings.steps:
             multihost_utils.sync_global_devices("saved")  # AFTER it all have saved: the first that ends ends all
+            inplace.saved(step, shared=settings.is_shared)
             say(f"saved step={step} epoch={settings.epoch} rank={settings.rank}")
             return False
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))

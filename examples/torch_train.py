@@ -3,8 +3,9 @@ Train a small network with PyTorch, DistributedDataParallel and gloo, below torc
 
 A step has MICRO_BATCHES micro-batches, by default one for each rank. Rank r of n takes the numbers r, r + n, r + 2n and
 so on: with fewer ranks it is the same step. Every K steps the first process of each Pod keeps a checkpoint, whole or
-not at all. A new run goes on from the newest checkpoint that any rank can read, so a Pod with a disk of its own may be
-replaced. With CHECKPOINTS_SHARED all have one folder, and rank 0 saves.
+not at all. With CHECKPOINTS_SHARED all have one folder, and rank 0 saves. Where the Pod has memory that outlives a
+restart (`inplace.keep_dir`), every step is also saved there. A new run goes on from `inplace.resume_step()`. Where
+nobody can say it, it is the newest checkpoint that any rank can read, so a Pod with a disk of its own may be replaced.
 
 In each step all ranks compare (epoch, step) BEFORE their gradients meet. Ranks of two runs never train together: the
 first difference ends the process with exit code 1.
@@ -24,7 +25,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +54,10 @@ class CheckpointError(Exception):
     """The checkpoint folder takes no checkpoint; the message says what was expected, seen and what happens next."""
 
 
+class CheckpointLostError(Exception):
+    """A step that this rank had saved is not there."""
+
+
 class MixedRunsError(Exception):
     """Two ranks are at different epochs or steps."""
 
@@ -64,7 +69,8 @@ class Settings:
     epoch: int
     rank: int
     micro_batches: int
-    saves: bool
+    local_rank: int
+    is_shared: bool
     folder: Path
     checkpoint_every: int
     steps: int
@@ -79,7 +85,8 @@ class Settings:
             epoch=int(env.get("INPLACE_EPOCH") or 0),
             rank=int(env["RANK"]),
             micro_batches=int(env.get("MICRO_BATCHES") or env["WORLD_SIZE"]),
-            saves=int(env.get("RANK" if env.get("CHECKPOINTS_SHARED") else "LOCAL_RANK") or 0) == 0,
+            local_rank=int(env.get("LOCAL_RANK") or 0),
+            is_shared=bool(env.get("CHECKPOINTS_SHARED")),
             folder=Path(env.get("CHECKPOINT_DIR") or "checkpoints"),
             checkpoint_every=int(env.get("CHECKPOINT_EVERY") or 10),
             steps=int(env.get("STEPS") or 0),
@@ -88,13 +95,18 @@ class Settings:
             peer_timeout_s=float(env.get("PEER_TIMEOUT_S") or 1800),
         )
 
+    @property
+    def saves(self) -> bool:
+        """Say whether this process writes the checkpoints of its folder."""
+        return (self.rank if self.is_shared else self.local_rank) == 0
+
 
 class Checkpoints:
     """The training's states in one folder, of this Pod or of all."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._folder = settings.folder
-        self._mine = f"rank-{settings.rank}.new"  # in a shared folder other ranks write at the same time
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._folder = folder
+        self._mine = f"rank-{rank}.new"  # in a shared folder other ranks write at the same time
 
     def check(self) -> None:
         """Raise now what the first checkpoint would raise after its steps.
@@ -130,7 +142,15 @@ class Checkpoints:
 
     def newest(self) -> dict[str, Any]:
         """Return the newest state that can be read; one of step 0 without weights if there is none."""
-        for step in reversed(self._steps()):
+        return self._newest_of(reversed(self._steps()))
+
+    def read(self, step: int) -> dict[str, Any] | None:
+        """Return the state of one step; None if it is not there, or cannot be read."""
+        state = self._newest_of([step])
+        return state if state["step"] == step else None
+
+    def _newest_of(self, steps: Iterable[int]) -> dict[str, Any]:
+        for step in steps:
             try:
                 state: dict[str, Any] = torch.load(self._path(step), weights_only=True)
                 if state["step"] == step:
@@ -183,24 +203,36 @@ class Trainer:
         self._optimizer = torch.optim.SGD(self._network.parameters(), lr=LEARNING_RATE, momentum=0.9)
         self._waited_s = 0.0  # for the others, in the last step
 
-    def resume(self, checkpoints: Checkpoints) -> int:
-        """Load the newest checkpoint that any rank can read; return its step."""
-        state: dict[str, Any] | None = checkpoints.newest()
-        assert state is not None
+    def resume(self, checkpoints: Checkpoints, memory: Checkpoints | None) -> int:
+        """Load the state from which all go on: that of the barrier, else the newest that any can read; return its step.
+
+        Raises:
+            CheckpointLostError: the step of the barrier is not there; the group then goes on from an older one.
+        """
+        agreed = inplace.resume_step()
+        if agreed:  # the same for all ranks, and all can load it
+            state = (memory and memory.read(agreed)) or checkpoints.read(agreed)
+            if state is None:
+                raise CheckpointLostError(f"expected the state of step {agreed}, which was saved, saw none")
+            self._load(state)
+            return agreed
+        state = checkpoints.newest()
         steps = [int(step) for (step,) in self._gather(state["step"])]
         newest = max(steps)
         if any(step != newest for step in steps):
             holder = steps.index(newest)
-            sent = [state if self._settings.rank == holder else None]
+            sent = [state]
             dist.broadcast_object_list(sent, src=holder)
             if state["step"] != newest:
                 say(f"rank={self._settings.rank} takes the checkpoint of step {newest} from rank {holder}")
-            state = sent[0]
-            assert state is not None
+            (state,) = sent
         if newest:
-            self._network.load_state_dict(state["model"])
-            self._optimizer.load_state_dict(state["optimizer"])
+            self._load(state)
         return newest
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._network.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds."""
@@ -260,25 +292,34 @@ class Trainer:
 
 def train(settings: Settings) -> bool:
     """Train to the last step, or until somebody asks a rank to save; return whether the last step is done."""
-    checkpoints = Checkpoints(settings)
+    checkpoints = Checkpoints(settings.folder, settings.rank)
+    keep_dir = inplace.keep_dir()
+    memory = None if keep_dir is None else Checkpoints(Path(keep_dir) / f"local-{settings.local_rank}", settings.rank)
     if settings.saves:
         checkpoints.check()
     if settings.rank:
         wait_for_master(settings.peer_timeout_s)
     dist.init_process_group("gloo", timeout=timedelta(seconds=settings.peer_timeout_s))
     trainer = Trainer(settings)
-    step = trainer.resume(checkpoints)
+    step, written = trainer.resume(checkpoints, memory), False
     say(f"rank={settings.rank} world={dist.get_world_size()} epoch={settings.epoch} goes on from step {step}")
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
         loss, asked = trainer.train_step(step)
+        if written and (memory is None or settings.is_shared):
+            inplace.saved(step, shared=settings.is_shared)  # all had written it BEFORE they took part in this step
         step += 1
         say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
-        if settings.saves and (asked or step % settings.checkpoint_every == 0):
+        if memory is not None:
+            memory.write(step, trainer.state())
+            inplace.saved(step)
+        written = asked or step % settings.checkpoint_every == 0
+        if settings.saves and written:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, trainer.state())
         if asked and step != settings.steps:
             dist.barrier()  # AFTER it all have saved: the first that ends is the end of all
+            inplace.saved(step, shared=settings.is_shared)
             say(f"saved step={step} epoch={settings.epoch} rank={settings.rank}")
             return False
         time.sleep(max(0.0, began_s + settings.step_s - time.monotonic()))
