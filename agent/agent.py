@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.failure_reporter import FailureReporter
+from inplace.agent.announce.jobset_requests import saved_in
 from inplace.agent.announce.jobset_watch import JobSetWatch
 from inplace.agent.announce.notice_sender import NoticeSender
 from inplace.agent.announce.retry_budget import RetryBudget
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
     from inplace.agent.slot_keeper import SlotKeeper
     from inplace.common.protocol.link import PlayedRank
+    from inplace.common.protocol.resume import Resume, Saved
 
 UNANSWERED_S: Final = 2.0  # then what earlier runs wrote is told, be the announcement answered or not
 REMINDER: Final = "reminder"  # its task's name
@@ -102,6 +104,7 @@ class Agent:
         self.keeper = WorkerKeeper(
             deps,
             worker,
+            progress_dir=config.progress_dir,
             phases=self._phases,
             state=lambda: self._machine,
             take=self.take,
@@ -222,9 +225,10 @@ class Agent:
             case TakeConsistentView():
                 self._log.info("consistent_view_wanted", previous=self.state.previous)
                 self._watch.take_consistent_view()
-            case Announce(epoch):
+            case Announce(epoch, resume):
                 self._remember(epoch)
-                self._announcing = self._tasks.create_task(self._announce(epoch))
+                saved = saved_in(self._config, self._memory, epoch, resume)
+                self._announcing = self._tasks.create_task(self._announce(epoch, saved))
             case GiveUp(synced):
                 self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")
                 self.end(ExitCode.EPOCHS_EXHAUSTED)
@@ -234,7 +238,7 @@ class Agent:
                 self._remember_run(epoch)
                 self._played = self._slot_keeper.played(epoch) if self._slot_keeper and epoch else None
                 self.keeper.start(Lifted(epoch or 0, self._played, None if resume is None else resume.step))
-                self._lift(epoch)
+                self._lift(epoch, resume)
             case StopWorker():
                 self._reporter.keep_silent()
                 self.keeper.stop(action)
@@ -257,7 +261,7 @@ class Agent:
             then = "a lost status could let the worker join this epoch again"
             self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then=then)
 
-    async def _announce(self, epoch: int) -> None:
+    async def _announce(self, epoch: int, saved: Saved) -> None:
         """Make one attempt; its outcome is the machine's next event.
 
         What a view makes every agent of a large group send at once is spread. Who found out by itself goes first.
@@ -268,7 +272,7 @@ class Agent:
         if self._ordered_s is not None:
             due_s, self._ordered_s = self._ordered_s + self._config.herd.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
-        answer = await self._announcer.announce(epoch)
+        answer = await self._announcer.announce(epoch, saved)
         self._keep_tails(epoch)  # BEFORE the lift, with which the next run begins
         self.take(answer)
 
@@ -304,7 +308,7 @@ class Agent:
         if self._announcing is not None:
             await self._announcer.until_answered()
 
-    def _lift(self, epoch: int | None) -> None:
+    def _lift(self, epoch: int | None, resume: Resume | None) -> None:
         """Lift the barrier; `epoch` is None when in-place restart is off."""
         self._barrier.lift(epoch)
         wait_s = self._clock.monotonic_s() - self._started_s
@@ -312,6 +316,7 @@ class Agent:
         self._phases.lifted()
         member = self._played
         fields = {} if member is None else {"rank": member.rank, "size": member.size}
+        fields |= {} if resume is None else {"resume_step": resume.step}
         self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3), **fields)
 
     def _lower(self) -> None:

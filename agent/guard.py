@@ -21,7 +21,7 @@ from inplace.agent.link.client import READ_BYTES_MAX, LinkClient, OwnAgent
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S
 from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, save_file
 from inplace.agent.settings.arguments import WorkerOptions
-from inplace.agent.settings.command import run_variables
+from inplace.agent.settings.command import RESUME_STEP, run_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.guard import Action, Event
-    from inplace.common.protocol.link import Message, PlayedRank
+    from inplace.common.protocol.link import Message
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 STUCK: Final = 5  # as `agent.settings.exit_code` has it, which loads enum: the agent waited for the worker's end
@@ -103,7 +103,7 @@ class Guard:
     ) -> None:
         self._cleaning = cleaning
         self._options = options
-        self._env = env
+        env = self._env = {name: value for name, value in env.items() if name != RESUME_STEP}  # another run's
         self._progress = progress
         self._callbacks: dict[int, Callable[[], object]] = {}  # by descriptor
         self._own = own
@@ -115,7 +115,7 @@ class Guard:
 
             self._saves = SaveRequests(save_file(progress), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
-        self._played: PlayedRank | None = None  # of the lift that the guard waits for, or that stands
+        self._lifted = Lifted(0)  # that the guard waits for, or that stands
         self._link = LinkClient(env.get("LINK_FILE") or LINK_FILE)
         self._kill_at_s: float | None = None
         self._exit_code = 0  # of the worker that ended last
@@ -230,14 +230,14 @@ class Guard:
     def _start(self, epoch: int) -> None:
         """Execute the worker."""
         self._cleaning.begin()
-        own, command = run_variables(epoch, self._progress), self._options.command
+        own, command = run_variables(epoch, self._progress, self._lifted.step), self._options.command
         if self._saves is not None:
             own[SAVE_FILE] = self._saves.path
-        if self._played is not None:
+        if (played := self._lifted.played) is not None:
             from inplace.agent.worker.rank_variables import rank_command, rank_variables
 
-            own |= rank_variables(self._played, self._env)
-            command = rank_command(self._played, command)
+            own |= rank_variables(played, self._env)
+            command = rank_command(played, command)
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
             message = "it needs inplace.dev/restart: process on the JobSet"
@@ -350,7 +350,7 @@ class Guard:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Lifted):
-            self._played = message.played if self._state.phase == WAITING else self._played
+            self._lifted = message if self._state.phase == WAITING else self._lifted
             self._take(BarrierLifted(message.epoch))
         elif isinstance(message, Signal):
             if self._state.phase == RUNNING:

@@ -21,6 +21,7 @@ from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.agent import AgentPhase, Verdict
 from inplace.common.protocol.failure_report import WorkerRaised
+from inplace.common.protocol.link import Lifted
 from inplace.common.protocol.pod import (
     Event,
     PodState,
@@ -36,7 +37,6 @@ from inplace.common.wire.stop_signal import signal_name
 if TYPE_CHECKING:
     from inplace.agent.progress.last_words import LastWords
     from inplace.agent.worker.save_requests import SaveRequests
-    from inplace.common.protocol.link import Lifted
     from inplace.common.protocol.stall import StallState
 
 EXIT_S: Final = 5.0  # exit handlers of a rank that failed: to flush logs takes some seconds, to wait for peers for ever
@@ -48,6 +48,7 @@ class WorkerKeeper:
 
     Args:
         worker: starts and ends the worker's processes.
+        progress_dir: where its ranks say how far they are; "" for none.
         phases: told when the worker starts and ends.
         state: returns where the Pod's machine stands.
         take: advances the machine by an event.
@@ -60,6 +61,7 @@ class WorkerKeeper:
         deps: AgentDeps,
         worker: LinkedWorker,
         *,
+        progress_dir: str,
         phases: RestartPhases,
         state: Callable[[], PodState],
         take: Callable[[Event], None],
@@ -73,6 +75,8 @@ class WorkerKeeper:
         self._stalls = deps.stalls
         self._saves = deps.saves
         self._tails = deps.tails
+        self._progress_dir = progress_dir
+        self._lifted = Lifted(0)  # of the newest worker
         self._phases = phases
         self._state = state
         self._take = take
@@ -104,7 +108,7 @@ class WorkerKeeper:
     def start(self, lifted: Lifted) -> None:
         """Start the worker BEFORE anything else is done, then watch over it."""
         epoch = lifted.epoch or None
-        self._is_fit, self._words = False, None
+        self._is_fit, self._words, self._lifted = False, None, lifted
         self._patches.forget_end()
         if self._stalls is not None:
             self._stalls.begin(epoch)
@@ -233,6 +237,7 @@ class WorkerKeeper:
         elif code is not None:
             self._note_end(code)
         self.run_failed = self._patience is None or self._words is not None
+        self._note_step(failed=bool(code) and self.run_failed)
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
@@ -254,6 +259,17 @@ class WorkerKeeper:
         self._take(WorkerGone())
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))
+
+    def _note_step(self, *, failed: bool) -> None:
+        """Take note of how the run ended that went on from a step: one from which none gets further is unfit."""
+        epoch, step = self._lifted.epoch, self._lifted.step
+        if step is None or not self._progress_dir:
+            return
+        from inplace.agent.progress.saved_steps import note_run
+
+        if note_run(self._progress_dir, self._memory, epoch, step, failed=failed):
+            message = "two runs in a row went on from this step and failed before their first one"
+            self._log.warning("step_unfit", step=step, message=message, then="the group goes on from another one")
 
     def _note_end(self, code: int) -> None:
         """Hand on how the worker ended by itself: also one that was told to end when a rank had failed already.

@@ -25,6 +25,7 @@ from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.kube.watch import ending_of
 from inplace.common.protocol.agent import Accepted, NotAccepted
 from inplace.common.protocol.bounds import decimal
+from inplace.common.protocol.resume import NOTHING, Saved
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
 VERSION_MAX: Final = 2**64 - 1  # a resourceVersion is an unsigned integer
@@ -66,14 +67,19 @@ class Announcer:
         """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
         await self._answered.wait()
 
-    async def announce(self, epoch: int) -> Accepted | NotAccepted:
-        """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
+    async def announce(self, epoch: int, saved: Saved = NOTHING) -> Accepted | NotAccepted:
+        """Send the announcement once, with what this Pod could load.
+
+        Returns:
+            Its outcome, a failure only after the wait it asks for.
+        """
         if (wait_s := self._patches.left_s) > 0:
             self._log.info("announcement_put_off", epoch=epoch, wait_s=round(wait_s, 3), why="the server asked for it")
             await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
         try:
-            response = await self._send(partial(announcement_request, self._config, epoch, phases, ran=self.ran))
+            make = partial(announcement_request, self._config, epoch, phases, ran=self.ran, saved=saved)
+            response = await self._send(make)
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
@@ -84,7 +90,7 @@ class Announcer:
         self._phases.accepted()
         self._on_problem(None)
         self._log.info("announcement_accepted", epoch=epoch, phases=phases)
-        return Accepted(epoch, _version(response.body))
+        return Accepted(epoch, _version(response.body), told=saved != NOTHING)
 
     async def _void(self, epoch: int) -> NotAccepted:
         """Wait for this Pod's end: the controller may count it as gone, so it joins no epoch (docs/adr/0072)."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 
+from inplace.agent.settings.address import has_saved
 from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.version import VERSION
 from inplace.common.bare.typed import Any, Final
 from inplace.common.kube.http.request import Request
-from inplace.common.protocol.resume import NOTHING, Saved
+from inplace.common.protocol.resume import NOTHING, Resume, Saved
 from inplace.common.wire.names import (
     API_VERSION,
     FENCED_WITHIN,
@@ -101,6 +103,19 @@ def announcement_request(
 
         annotations[FENCED_WITHIN] = str(promised_s(config.fence_after_s))
     return _annotate(config, annotations)
+
+
+def saved_in(config: AgentConfig, memory: EpochFile, epoch: int, resume: Resume | None) -> Saved:
+    """Return what this Pod could load, for the announcement of `epoch`, and keep it; see `agent.progress.saved_steps`.
+
+    `resume` is from where its last run went on.
+    """
+    folder = config.progress_dir
+    if not folder or (memory.recall_saved() is None and not has_saved(folder)):
+        return NOTHING
+    from inplace.agent.progress.saved_steps import saved_steps
+
+    return saved_steps(folder, memory, epoch, resume)
 
 
 def failure_request(config: AgentConfig, failure: str, last_line: str = "") -> Request:

@@ -15,12 +15,24 @@ from inplace.common.bare.typed import Final
 LINK_FILE: Final = "/var/run/inplace/link"  # where `inplace inject` has it
 ADDRESS_BYTES_MAX: Final = 107  # sockaddr_un.sun_path, without its final zero; unix(7)
 PROGRESS_MODE: Final = 0o1777  # as /tmp: the worker may be any user
+SAVED_SUFFIX: Final = ".saved"  # of the file in which a rank says what it saved (inplace/resume.py)
+_NAMES_MAX: Final = 1_024  # as agent/progress/rank_files.py has it
 SAVE_FILE: Final = "INPLACE_SAVE_FILE"  # the worker's environment: where its ranks see that they are to save
 
 
 def save_file(folder: str) -> str:
     """Return the path of the file that asks a worker to save, in the folder of its ranks' progress; "" without one."""
     return f"{folder}/.save" if folder else ""
+
+
+def has_saved(folder: str) -> bool:
+    """Say whether a rank said in the folder of progress what it saved."""
+    try:
+        with os.scandir(folder) as entries:
+            names = (entry.name for entry, _ in zip(entries, range(_NAMES_MAX)))  # noqa: B905 - some are left out
+            return any(name.endswith(SAVED_SUFFIX) for name in names)
+    except OSError:
+        return False
 
 
 def progress_dir(given: str, beside: str) -> str:

@@ -13,6 +13,7 @@ from inplace.common.bare.typed import Final, Mapping, Sequence
 EPOCH: Final = "INPLACE_EPOCH"  # of the worker's environment: the epoch it runs in; "" when in-place restart is off
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 PROGRESS_DIR: Final = "INPLACE_PROGRESS_DIR"  # where the worker's ranks say how far they are
+RESUME_STEP: Final = "INPLACE_RESUME_STEP"  # from which step the group goes on; not set where nobody can say
 LOCALE: Final = "LC_CTYPE"
 ELASTIC_ERROR_FILE: Final = (
     "TORCHELASTIC_ERROR_FILE"  # torchelastic's: where a program leaves the exception that ends it
@@ -27,9 +28,11 @@ def epoch_variables(epoch: int | None) -> dict[str, str]:
     return {EPOCH: str(epoch or ""), RESTART_COUNT: str((epoch or 1) - 1)}
 
 
-def run_variables(epoch: int, progress: str) -> dict[str, str]:
-    """Return what each run's environment has beside the guard's own: its epoch, and the folder of progress."""
+def run_variables(epoch: int, progress: str, step: int | None = None) -> dict[str, str]:
+    """Return what each run's environment has beside the guard's own: epoch, folder of progress, step to go on from."""
     own = epoch_variables(epoch)
+    if step is not None:
+        own[RESUME_STEP] = str(step)
     if os.path.isdir(progress):  # noqa: PTH112 - pathlib costs 3 ms
         own[PROGRESS_DIR] = progress
         own[ELASTIC_ERROR_FILE] = f"{progress}/{ELASTIC_FILE}"

@@ -8,7 +8,8 @@ annotation"). A local file does not lag. Not fsynced: it has to survive the cont
 Beside it, in EPOCH_FILE.ran, stands the last epoch in which the worker ran: no annotation says that, and without it a
 restarted worker could join its own epoch again when the JobSet's status is lost (docs/adr/0007).
 
-In EPOCH_FILE.failures stands what a new container is to know of the last one (docs/adr/0064).
+In EPOCH_FILE.failures stands what a new container is to know of the last one (docs/adr/0064), in EPOCH_FILE.saved what
+this Pod told of the steps that it could load (`agent.progress.saved_steps`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from inplace.common.bare.typed import Final
 from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX, decimal
 
 FAILURES_MAX: Final = 1_000_000  # more are counted no further
-_TEXT_BYTES_MAX: Final = 64
+_TEXT_BYTES_MAX: Final = 128  # the longest, of EPOCH_FILE.saved, has 108
 _RUN: Final = ".ran"
 _FAILURES: Final = ".failures"
+_SAVED: Final = ".saved"
 
 
 @record
@@ -38,7 +40,7 @@ class Failures:
 
 
 class EpochFile:
-    """Small files beside `path`: two hold one decimal epoch each, one holds two decimal numbers.
+    """Small files beside `path`: two hold one decimal epoch each, the others a few words.
 
     Without a path nothing is kept: PREVIOUS_EPOCH has to do.
     """
@@ -69,6 +71,14 @@ class EpochFile:
         if failures is not None and (best is not None or step == "-"):
             return Failures(failures, best), None
         return Failures(), f"EPOCH_FILE: {self._path}{_FAILURES}: expected failures and a step, saw {text[:40]!r}"
+
+    def remember_saved(self, text: str) -> str | None:
+        """Keep what this Pod tells of its steps; return as `remember`."""
+        return self._keep(_SAVED, text)
+
+    def recall_saved(self) -> str | None:
+        """Return what this Pod told of its steps; None where it told nothing, or the file cannot be read."""
+        return self._text(_SAVED)[0]
 
     def recall(self) -> tuple[int | None, str | None]:
         """Return (announced epoch, what is wrong with the file); (None, None) when there is no file yet."""

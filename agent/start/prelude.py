@@ -25,6 +25,8 @@ from inplace.common.kube.http.request import Response, TransportError
 if TYPE_CHECKING:
     import ssl
 
+    from inplace.common.protocol.agent import Announce
+
 HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the agent waits, and answers probes meanwhile
 
 
@@ -65,7 +67,7 @@ def _is_late(ahead: EarlyConnection, config: AgentConfig, before_s: float) -> bo
 
 def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: EpochFile, phases: RestartPhases) -> bool:
     """List, and announce unless the list is late; say whether it is."""
-    from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request
+    from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request, saved_in
 
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
     # In the shadow of the list:
@@ -77,15 +79,17 @@ def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: Epoc
     response = ahead.answer()
     if _is_late(ahead, config, before_s):
         return True
-    epoch = _epoch_to_announce(config, response) if response is not None else None
-    if epoch is not None and ahead.link.is_reusable:
+    wanted = _wanted(config, response) if response is not None else None
+    if wanted is not None and ahead.link.is_reusable:
+        epoch = wanted.epoch
         memory.remember(epoch)  # the agent keeps it again, and says so when that fails
-        ahead.send(announcement_request(config, epoch, phases.announcing(epoch), ran=config.ran_epoch))
+        saved = saved_in(config, memory, epoch, wanted.resume)
+        ahead.send(announcement_request(config, epoch, phases.announcing(epoch), ran=config.ran_epoch, saved=saved))
     return False
 
 
-def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
-    """Return the epoch that the machine announces on this list, None when it does anything else."""
+def _wanted(config: AgentConfig, response: Response) -> Announce | None:
+    """Return what the machine announces on this list, None when it does anything else."""
     from inplace.agent.announce.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
     from inplace.agent.announce.jobset_requests import begins_consistent
     from inplace.common.protocol.agent import AgentState, Announce, step
@@ -106,6 +110,6 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
         return None
     state = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, slot=config.slot)
     match step(state, views[0])[1]:
-        case (Announce(epoch),):
-            return epoch
+        case (Announce() as wanted,):
+            return wanted
     return None
