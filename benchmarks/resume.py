@@ -28,11 +28,13 @@ from benchmarks.figures import Figures, flags
 from benchmarks.frameworks import PODS, Group, in_pods
 from testbed.frameworks.ranks import trainers
 
+RANK: Final = "benchmarks.resume_rank"
 SHARED_EVERY: Final = 50
 STEPS_BETWEEN: Final = 6  # of the slowest rank, before the next kill
 FOREVER: Final = 10**6  # steps
+TAIL_BYTES: Final = 2_000
 POLL_S: Final = 0.02
-RUN_S_MAX: Final = 180.0
+RUN_S_MAX: Final = 60.0
 SHM: Final = "/dev/shm"  # noqa: S108 - where a memory volume's bytes are on this machine
 _STEP: Final = re.compile(rb"^step=(\d+) ", re.MULTILINE)
 _RESUMED: Final = re.compile(rb"^rank=\d+ .*goes on from step (\d+)$", re.MULTILINE)
@@ -47,8 +49,9 @@ class Ranks:
         self.texts: list[bytes] = []
 
     def read(self) -> None:
-        """Read the logs of all Pods."""
-        self.texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in self._group.logs()]
+        """Read the logs of all Pods, but those that were deleted."""
+        logs = [own for own in self._group.logs() if not {*own} & {*self._group.deleted}]
+        self.texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in logs]
 
     def made(self) -> int:
         """Return the last step that the slowest of the ranks made in this run; that of a new Pod counts."""
@@ -84,10 +87,10 @@ def changed(folder: Path, framework: str, megabytes: int, *, keeps: bool) -> Any
     def change(pod: dict[str, Any]) -> None:
         (worker,) = pod["containers"]
         words = worker["command"]
-        words[words.index("-m") + 1 :] = ["benchmarks.resume_rank", framework]
+        words[words.index("-m") + 1 :] = [RANK]
         shared = str(folder / "shared")
         values = {"PADDING_MB": str(megabytes), "CHECKPOINT_DIR": shared, "CHECKPOINTS_SHARED": "1"}
-        values |= {"CHECKPOINT_EVERY": str(SHARED_EVERY), "STEPS": str(FOREVER)}
+        values |= {"CHECKPOINT_EVERY": str(SHARED_EVERY), "STEPS": str(FOREVER), "FRAMEWORK": framework}
         if keeps:
             values["INPLACE_KEEP_DIR"] = "/keep"
             worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
@@ -112,34 +115,38 @@ async def measure(framework: str, figures: Figures, options: Any, rng: Random, *
                 await _reach(ranks, lambda: ranks.steps_since() >= STEPS_BETWEEN)
                 await asyncio.sleep(rng.uniform(0, 0.5))
                 loses_pod = number >= options.kills
-                before = ranks.begun()
+                ranks.read()
+                made, shared = ranks.made(), ranks.shared()
                 began_s = time.monotonic()
                 if loses_pod:
                     await group.delete_pod(rng)
                 else:
-                    os.kill(rng.choice(trainers(group.marker, "benchmarks.resume_rank"))[0], signal.SIGKILL)
+                    os.kill(rng.choice(trainers(group.marker, RANK))[0], signal.SIGKILL)
                 ranks.read()
-                made, shared = ranks.made(), ranks.shared()
-                await _reach(ranks, lambda: len(ranks.begun()) >= len(before) + PODS)  # noqa: B023 - it ends here
-                begun = ranks.begun()
-                # what each rank's newest run says; all say the same, or the benchmark has found a bug
+                gone_on = len(ranks.begun()) + PODS
+                await _reach(ranks, lambda: len(ranks.begun()) >= gone_on)  # noqa: B023 - it ends here
+                # All say the same, or this has found a mistake.
                 (step,) = {int(_RESUMED.findall(text)[-1]) for text in ranks.texts if _RESUMED.search(text)}
                 what = f"{row}, Pod lost" if loses_pod else row
                 figures.add(what, {"lost_steps": max(0, made - step), "s": time.monotonic() - began_s})
                 if loses_pod:
                     figures.add(what, {"behind_newest_shared": max(0, shared - step)})
-                print(f"{framework} {what} {number}: made {made}, on from {step} ({len(begun)})", file=sys.stderr)
+                print(f"{framework} {what} {number}: made {made}, on from {step}", file=sys.stderr)
             for kind in (b"local", b"shared"):
                 for ms in ranks.saves_ms(kind):
                     figures.add(row, {f"save_{kind.decode()}_ms": ms})
 
 
 async def _reach(ranks: Ranks, done: Any) -> None:
-    async with asyncio.timeout(RUN_S_MAX):
-        ranks.read()
-        while not done():
-            await asyncio.sleep(POLL_S)
+    try:
+        async with asyncio.timeout(RUN_S_MAX):
             ranks.read()
+            while not done():
+                await asyncio.sleep(POLL_S)
+                ranks.read()
+    except TimeoutError:
+        tails = b"\n".join(text[-TAIL_BYTES:] for text in ranks.texts).decode(errors="replace")
+        raise SystemExit(f"expected the group to go on within {RUN_S_MAX:g} s, saw of each rank:\n{tails}") from None
 
 
 def memcpy_ms(megabytes: int) -> float:
