@@ -20,7 +20,7 @@ from _signal import SIGCHLD, SIGINT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # 
 from inplace.agent.link.client import READ_BYTES_MAX, LinkClient, OwnAgent
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S
 from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, save_file
-from inplace.agent.settings.arguments import WorkerOptions
+from inplace.agent.settings.arguments import STANDBY_ON, WorkerOptions
 from inplace.agent.settings.command import RESUME_STEP, run_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
@@ -123,7 +123,7 @@ class Guard:
         self._wakes, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         set_wakeup_fd(wakes, warn_on_full_buffer=False)
         for number in (SIGCHLD, SIGTERM, SIGINT):
-            signal(number, _take)
+            signal(number, lambda *_: None)  # the number is read from the pipe
         self._outside = OutsideSignals(options.stop_signal)
         self.add_reader(self._wakes, self._woken)
         self.add_reader(self._outside.descriptor, self._hear_outside)
@@ -186,8 +186,7 @@ class Guard:
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
         waits = [PATIENCE_S if self._link.is_open or self._own is not None else RECONNECT_S]
-        save_by_s = self._saves.by_s if self._saves is not None else None
-        dues_s = (self._kill_at_s, save_by_s, self._host.due_s())
+        dues_s = (self._kill_at_s, self._saves.by_s if self._saves else None, self._host.due_s())
         waits += [max(0.0, at_s - time.monotonic()) for at_s in dues_s if at_s is not None]
         return min(waits)
 
@@ -222,6 +221,7 @@ class Guard:
                 self._link.tell(Absent(round(self._options.grace_s * 1000)))
                 if self._state.epoch:
                     self._link.patience.begin()
+                self._host.await_lift()
             case Leave(code):
                 # Where the agent is a child, a signal that ends the Pod gives the code: no agent elsewhere tells of it.
                 told = self._state.signal if self._own is not None else 0
@@ -239,10 +239,10 @@ class Guard:
             own |= rank_variables(played, self._env)
             command = rank_command(played, command)
         stays, wants = self._state.stays, self._options.standby
-        if wants and not stays:
+        if wants == STANDBY_ON and not stays:
             message = "it needs inplace.dev/restart: process on the JobSet"
             GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
-        self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0, command=command)
+        self._host.start(own, outlives=stays, holds_next=bool(wants) and stays and epoch > 0, command=command)
         self._link.tell(Started(epoch))
         GUARD_LOG.info(STARTED, epoch=epoch or None)
 
@@ -296,6 +296,7 @@ class Guard:
         """Tell the agent that this container may join, or end it: its Job replaces the Pod."""
         if not unfit:
             self._link.tell(self._check_word())
+            self._host.await_lift()
             return
         GUARD_LOG.error("check_failed", message=unfit, then="the Pod ends")
         self._link.tell(Unfit())
@@ -337,6 +338,7 @@ class Guard:
         self._link.open(link, words)
         if self._link.is_open:
             self.add_reader(self._link.descriptor, self._read)
+            self._host.await_lift()
 
     def _read(self) -> None:
         """Take in what the agent says, or that it is gone."""
@@ -393,7 +395,3 @@ class Guard:
     def _close(self) -> None:
         self.remove_reader(self._link.descriptor)
         self._link.close()
-
-
-def _take(_number: int, _frame: object) -> None:
-    """Do nothing: the number is read from the pipe."""

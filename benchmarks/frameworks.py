@@ -9,7 +9,8 @@ of its run, which ends only when all four took part; the first such line counts.
 seconds, and the ratio to the baseline: torchrun's own elastic restart, or, for JAX, which has none, all processes
 killed and started again as soon as one is gone. In the row of the standby a rank is killed once all standbys are
 ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes. In the row of the spare a
-rank's Pod is deleted, once in each round: its time counts from the deletion. A spare that never trained has no standby.
+rank's Pod is deleted, once in each round, when the spare's standby waits (the example has `--standby=always`): its time
+counts from the deletion.
 """
 
 from __future__ import annotations
@@ -78,11 +79,22 @@ class Group:
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
+    held: int = 0  # Pods with a standby that got ready since their rank's last resume
     deleted: list[Path] = field(default_factory=list)  # logs of Pods that do not count any more
 
     def ranks(self) -> list[int]:
         """Return the ranks' processes, without launchers, agents and standbys."""
         return [own[0] for own in trainers(self.marker, self.module)]
+
+    async def await_spare(self) -> Path:
+        """Wait until a Pod that never had a rank holds a process; return its log."""
+        async with asyncio.timeout(RUN_S_MAX):
+            while True:
+                for own in self.logs():
+                    text = own[-1].read_bytes() if own else b""
+                    if _STANDBY.search(text) and not _RESUMED.search(text):
+                        return own[-1]
+                await asyncio.sleep(POLL_S)
 
     async def delete_pod(self, rng: Random) -> None:
         """Delete the Pod of a random rank; what it printed does not count any more."""
@@ -99,10 +111,10 @@ class Group:
         Args:
             resumed: ranks that ended the first collective of a run.
             steps: of all ranks.
-            standbys: so many got ready, over all runs.
+            standbys: so many Pods hold one.
         """
         async with asyncio.timeout(RUN_S_MAX):
-            while self.resumed < resumed or self.steps < steps or len(self.standbys_mb) < standbys:
+            while self.resumed < resumed or self.steps < steps or self.held < standbys:
                 await asyncio.sleep(POLL_S)
                 self._read()
 
@@ -111,12 +123,14 @@ class Group:
         texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in counted]
         self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
         self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
+        self.held = sum(bool(_STANDBY.search(text, _end_of_last(text, 0))) for text in texts)
         self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
 
 
-def _end_of_last(text: bytes) -> int:
-    """Return where the last line of a resume ends."""
-    return max((match.end() for match in _RESUMED.finditer(text)), default=len(text))
+def _end_of_last(text: bytes, without: int | None = None) -> int:
+    """Return where the last line of a resume ends, the text's end or `without` where there is none."""
+    default = len(text) if without is None else without
+    return max((match.end() for match in _RESUMED.finditer(text)), default=default)
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ class Row:
     Args:
         key: its name in the report.
         start: starts a group in a folder.
-        standbys: of each run; a kill waits for them.
+        standbys: how many Pods hold one; a kill waits for them.
         loses_pod: a Pod is deleted instead of the kills.
     """
 
@@ -271,7 +285,7 @@ def _rows(framework: str) -> tuple[Row, ...]:
         Row("containers", partial(start, mode=Mode.CONTAINERS)),
         Row("process", partial(start, mode=Mode.PROCESS)),
         Row("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
-        Row("spare_standby", partial(spared, options=STANDBY), PODS, loses_pod=True),
+        Row("spare_standby", spared, PODS + 1, loses_pod=True),
     )
 
 
@@ -288,7 +302,7 @@ async def measure(row: Row, rng: Random, figures: Figures) -> None:
     with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
         async with row.start(Path(folder)) as group:
             for number in range(1, 2 if row.loses_pod else KILLS + 1):
-                await group.reach(PODS * number, PODS * STEPS_BETWEEN, row.standbys * number)
+                await group.reach(PODS * number, PODS * STEPS_BETWEEN, row.standbys)
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 began_s = time.monotonic()
                 if row.loses_pod:

@@ -19,6 +19,8 @@ GRACE_S_MAX: Final = 86_400.0
 CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
 CHECK_S_MIN: Final = 0.001  # the link to the agent tells milliseconds
 CHECK_S_MAX: Final = 3600.0
+STANDBY_ON: Final = "on"
+STANDBY_ALWAYS: Final = "always"
 
 USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
@@ -45,6 +47,9 @@ exits with 0, the Pod succeeds. If it fails, the group restarts in place.
                                inplace.ready(). There it waits until its epoch lifts. Before that call it may import
                                modules, but touch no device, port or other worker. It needs memory for two
                                (WORKER_STANDBY=on)
+  --standby=always             the same, and start COMMAND also while this Pod waits for a barrier without a worker, as
+                               a spare does. Nobody has seen COMMAND call inplace.ready() then: you promise that it
+                               does (WORKER_STANDBY=always)
   --before-announce COMMAND    run this by /bin/sh BEFORE this Pod joins an epoch, while the group restarts. If its exit
                                code is not 0, the Pod ends with code 6 and the last 2 KiB of output as its reason, and
                                its Job replaces it (BEFORE_ANNOUNCE)
@@ -54,7 +59,8 @@ exits with 0, the Pod succeeds. If it fails, the group restarts in place.
                                join, and say so (BEFORE_ANNOUNCE_UNANSWERED)
 
 guard: it and the agent mount the folder of LINK_FILE ({LINK_FILE}). The agent needs
-CHECKS_BEFORE_ANNOUNCE, the number of guards with --before-announce. --standby needs inplace.dev/restart: process.
+CHECKS_BEFORE_ANNOUNCE, the number of guards with --before-announce. --standby needs inplace.dev/restart: process,
+--standby=always does not.
 run: if COMMAND fails a second time in a row without progress, this process ends with the code
 CONTAINER_RESTART_EXIT_CODE, if that is set: kubelet then starts the container anew.
 
@@ -84,7 +90,8 @@ class WorkerOptions:
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
         joins_unanswered: the Pod joins although that command hangs or cannot be run.
-        standby: start the next worker's process while the present one runs, and hold it until the barrier lifts.
+        standby: STANDBY_ON: start the next worker's process while the present one runs, and hold it until the barrier
+            lifts; STANDBY_ALWAYS: while none runs, too; "": not at all.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
         once: end with the worker, whatever its code, and with the configured code when the group restarts.
     """
@@ -99,7 +106,7 @@ class WorkerOptions:
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
     joins_unanswered: bool = True
-    standby: bool = False
+    standby: str = ""
     listens: bool = True
     once: bool = False
 
@@ -204,6 +211,13 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
     return read
 
 
+def _standby(name: str, text: str) -> str:
+    """Read when a process may be held; raise ArgumentsError at anything else."""
+    if text not in (STANDBY_ON, STANDBY_ALWAYS, "off"):
+        raise ArgumentsError(f"{name}: expected on, always or off, saw {text!r}")
+    return "" if text == "off" else text
+
+
 if TYPE_CHECKING:
     _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
 _GRACE_S: Final = _seconds(0.0, GRACE_S_MAX)
@@ -216,7 +230,7 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
     "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", _seconds(CHECK_S_MIN, CHECK_S_MAX)),
     "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", _either("join", "leave")),
-    "--standby": ("standby", "WORKER_STANDBY", _either("on", "off")),
+    "--standby": ("standby", "WORKER_STANDBY", _standby),
 }
 _VERBS: Final = ("run", "guard")
 
@@ -235,7 +249,7 @@ def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], 
         if name not in known:
             raise ArgumentsError(f"expected {', '.join(known)} or -- before the command, saw {word!r}")
         if not equals and name == "--standby":
-            text = "on"
+            text = STANDBY_ON
         elif not equals:
             if not left:
                 raise ArgumentsError(f"{name}: expected a value, saw the end of the command line")

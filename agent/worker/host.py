@@ -20,6 +20,7 @@ import time
 from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
 
 from inplace.agent.report.line_writer import STDERR
+from inplace.agent.settings.arguments import STANDBY_ALWAYS
 from inplace.agent.settings.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 
@@ -135,7 +136,9 @@ class WorkerHost:
         """
         assert not self.main, f"expected no worker, saw process {self.main}"
         self.cut("the barrier is lifted")
-        while self._swept is not None:  # nothing of a check runs beside a worker
+        if self._standby is not None and self._standby.is_coming:
+            self._sweep(lambda _: None)
+        while self._swept is not None:  # nothing of a check, or of a standby that does not wait, runs beside a worker
             time.sleep(SWEEP_S_FIRST)
             self.reap()
         self.reap()  # a standby that just ended
@@ -150,8 +153,8 @@ class WorkerHost:
         before, self._command = self._command, command or self._options.command
         if self._standby is not None and self._command != before:
             self._standby.end()  # its command names another rank
-        if holds_next and self._standby is None:
-            self._standby = self._make_standby()
+        if holds_next:
+            self._need_standby()
         try:
             if self._standby is None:
                 self.main = self._spawn(env)
@@ -182,6 +185,15 @@ class WorkerHost:
         self._check = Check(self._options, self._readers, self._log)
         if not self._check.begin(self._spawn_command):
             self._end_check(NOT_EXECUTABLE)
+
+    def await_lift(self) -> None:
+        """Hold a process ready although no worker runs, if the user promised that it waits."""
+        promised = self._options.standby == STANDBY_ALWAYS and not self.is_checking
+        if promised and (standby := self._need_standby()) is not None:
+            if self._output is None and self._tail_folder:
+                self._keep_output(0)  # its output goes the way of a worker's
+            self._hold_s = time.monotonic()
+            standby.await_lift(self._hold_s)
 
     def examine(self, said: int | None, silent_s: float) -> None:
         """Run `--on-stall` for a worker that hangs; the owner hears of its end.
@@ -216,7 +228,7 @@ class WorkerHost:
             self._log.info("check_killed", why=why)
             self._check.kill()
             self._check = None
-            self._sweep(_do_nothing)
+            self._sweep(lambda _: None)  # the owner is not to hear of this end
         if self._stacks is not None:
             self._stacks.kill()
         if self._stall_command is not None:
@@ -240,8 +252,7 @@ class WorkerHost:
         """Return when `go_on` has something to do, of the monotonic clock; None: not before a child ends."""
         beside = [one.due_s for one in (self._check, self._stall_command, self._stacks) if one is not None]
         now_s = 0.0 if self._unstarted is not None else None
-        dues_s = [at_s for at_s in (now_s, self._look_s, self._hold_s, *beside) if at_s is not None]
-        return min(dues_s) if dues_s else None
+        return min((s for s in (now_s, self._look_s, self._hold_s, *beside) if s is not None), default=None)
 
     def go_on(self) -> None:
         """Do what is due: look at a tree that is being ended, kill what used up its time, bring the standby up."""
@@ -293,16 +304,13 @@ class WorkerHost:
             self._output = RunOutput(self._tail_folder, self._log)
         self._output.begin(epoch)
 
-    def _make_standby(self) -> Standby | None:
-        """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
-        from inplace.agent.worker.process_tree import lists_children
-        from inplace.agent.worker.standby import Standby
+    def _need_standby(self) -> Standby | None:
+        """Return what holds the next run's process; None: this kernel allows none."""
+        if self._standby is None:
+            from inplace.agent.worker.standby import standby_here
 
-        if lists_children():
-            return Standby(readers=self._readers, log=self._log, on_news=self._hear_standby)
-        message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
-        self._log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
-        return None
+            self._standby = standby_here(self._readers, self._log, self._hear_standby)
+        return self._standby
 
     def _hear_standby(self) -> None:
         if self._standby is not None and not self._standby.is_settled:
@@ -390,7 +398,3 @@ class WorkerHost:
             kill_descendants(spared)
             self._look_s = now_s + self._pause_s
             self._pause_s = min(2 * self._pause_s, SWEEP_S_MAX)
-
-
-def _do_nothing(_entirely: bool) -> None:
-    """Do nothing: the owner is not to hear of this end."""

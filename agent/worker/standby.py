@@ -6,6 +6,9 @@ command is started early only when its own process has called `inplace.ready` in
 done so when the present worker ends is killed with it; one that has is stopped from then to its release. So the
 announcement's promise holds: what is left waits.
 
+With `--standby=always` the user promises that the command calls `inplace.ready`. Then one is started also while this
+Pod waits for a barrier without a worker. One that is not ready when the barrier lifts is killed BEFORE the start.
+
 While it imports, the process runs in turns: SIGSTOP and SIGCONT. A lower priority could not be taken back without
 CAP_SYS_NICE. docs/adr/0068
 
@@ -21,7 +24,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from inplace.agent.settings.command import EPOCH
-from inplace.agent.worker.process_tree import continue_session, descendants, kill_adopted, stop_session
+from inplace.agent.worker.process_tree import continue_session, descendants, kill_adopted, lists_children, stop_session
 from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 
@@ -44,6 +47,7 @@ VARIABLE: Final = "INPLACE_STANDBY"  # inplace/standby.py has the other end
 STEPS_S_MAX: Final = 60.0
 """The standby of a worker that tells no steps starts so long after it was ready: most have compiled and made steps by
 then. A worker that fails sooner fails at its start, where another process's imports would only slow it down."""
+LIFT_S: Final = 1.0  # a barrier whose Pods are all there lifts sooner, and an ordinary start is as quick then
 READY_S_MAX: Final = 300.0  # imports of 30 s take 2 minutes in turns; what takes longer hangs, or trains
 TURN_S: Final = 0.02
 PAUSE_S: Final = 0.06
@@ -125,6 +129,15 @@ class Channel:
             self._end.close()
 
 
+def standby_here(readers: Readers, log: Log, on_news: Callable[[], None]) -> Standby | None:
+    """Return what holds a Pod's next process; None where a worker's end could not be told from a standby's."""
+    if lists_children():
+        return Standby(readers=readers, log=log, on_news=on_news)
+    message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
+    log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
+    return None
+
+
 class Standby:
     """One Pod's standby, run after run.
 
@@ -144,8 +157,9 @@ class Standby:
         self._problem = ""  # why the held process was killed
         self.is_settled = False
         self._wanted_at_s: float | None = (
-            None  # then the held process starts, steps or not; None: `ready` was not called
+            None  # then the held process starts, steps or not; None: `ready` was neither called nor promised
         )
+        self._keeps_promise = True
         self._began_s = 0.0  # the held process's start
         self._is_stopped = False
         self._turn_ends_s = 0.0
@@ -156,6 +170,7 @@ class Standby:
         Raises:
             OSError: the command cannot be executed, or no descriptor is left.
         """
+        assert not self.is_coming, "expected one that waits, or none"
         held, self._held = self._held, None
         self.is_settled, self._wanted_at_s = False, None
         if held is not None and held.release(env):
@@ -169,6 +184,18 @@ class Standby:
         self._worker = self._spawn(spawn, "tell", env)
         return self._worker.pid
 
+    @property
+    def is_coming(self) -> bool:
+        """Say whether a process is held that does not wait yet."""
+        if self._held is not None:
+            self._held.read()
+        return self._held is not None and not (self._held.is_ready and not self._problem)
+
+    def await_lift(self, now_s: float) -> None:
+        """Let `go_on` start a process while no worker runs: the user promised that it calls `ready`."""
+        if self._held is None and self._keeps_promise:
+            self.is_settled, self._wanted_at_s = False, now_s + LIFT_S
+
     def go_on(self, spawn: Callable[[Mapping[str, str]], int], now_s: float) -> float | None:
         """Start the next run's process once the present worker is well under way, and let it run until it waits.
 
@@ -179,10 +206,10 @@ class Standby:
         Returns:
             After how many seconds to call again, messages aside; None: only after one.
         """
-        if self._worker is None or self.is_settled:
+        if self.is_settled:
             return None
         if self._held is None:
-            wait_s = self._until_wanted(self._worker, now_s)
+            wait_s = self._until_wanted(now_s)
             if wait_s is None or wait_s > 0:
                 return wait_s
             try:
@@ -194,8 +221,11 @@ class Standby:
             self._began_s = self._turn_ends_s = now_s
         return self._bring_up(self._held, now_s)
 
-    def _until_wanted(self, worker: Channel, now_s: float) -> float | None:
+    def _until_wanted(self, now_s: float) -> float | None:
         """Return the seconds until a standby is wanted: once the worker has called `inplace.ready` and made steps."""
+        worker = self._worker
+        if worker is None:
+            return None if self._wanted_at_s is None else max(0.0, self._wanted_at_s - now_s)
         if not (worker.is_ready or worker.stranger):
             return None
         if self._wanted_at_s is None:
@@ -214,8 +244,11 @@ class Standby:
 
     def _bring_up(self, held: Channel, now_s: float) -> float | None:
         """Let the process run in turns until it waits; return the seconds until its next turn or pause."""
-        if held.is_ready:
-            _signal(held.pid, signal.SIGCONT)
+        if held.is_ready and self._worker is None and not stop_session(held.pid):
+            self._kill(held, "it forks faster than it can be stopped")
+        elif held.is_ready:
+            if self._worker is not None:
+                _signal(held.pid, signal.SIGCONT)
             self.is_settled = True
             took_s, rss_mb = round(now_s - self._began_s, 3), round(_rss_bytes(held.pid) / 1e6, 1)
             self._log.info("standby_ready", pid=held.pid, took_s=took_s, rss_mb=rss_mb)
@@ -237,26 +270,29 @@ class Standby:
         held = self._held
         if held is None:
             return 0
-        held.read()
-        if held.is_ready and not self._problem and stop_session(held.pid):
+        if not self.is_coming and stop_session(held.pid):
             return held.pid
         self._held = None
         held.close()
-        self._log.info("standby_ended", message="the worker ended before it was ready", then="an ordinary start")
+        before = "the barrier lifted" if self._worker is None and self._wanted_at_s is not None else "the worker ended"
+        self._log.info("standby_ended", message=f"{before} before it was ready", then="an ordinary start")
         return 0
 
     def ended(self, pid: int, code: int) -> None:
         """Take note of the end of a child, BEFORE it is reaped."""
         if self._worker is not None and pid == self._worker.pid:
             self._worker.close()
-            self._worker = None
+            self._worker = self._wanted_at_s = None
         if self._held is not None and pid == self._held.pid:
             held, self._held = self._held, None
             self.is_settled = True
             self._end(held)
             kill_adopted(pid)
-            message = self._problem or "it ended by itself"
-            self._log.warning("standby_ended", message=message, exit_code=code, then="an ordinary start")
+            message, then = self._problem or "it ended by itself", "an ordinary start"
+            if not held.is_ready and self._worker is None and self._wanted_at_s is not None:
+                self._keeps_promise = False
+                then += " each time; --standby=always promises that the command waits in inplace.ready()"
+            self._log.warning("standby_ended", message=message, exit_code=code, then=then)
 
     def end(self) -> None:
         """Be done with the process that is held, if there is one."""

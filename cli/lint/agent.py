@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.agent.settings.arguments import ArgumentsError, WorkerOptions, parse
+from inplace.agent.settings.arguments import STANDBY_ON, ArgumentsError, WorkerOptions, parse
 from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.settings.exit_code import UPSTREAM_RESTART_IN_PLACE
 from inplace.common.agent_command import GUARD
@@ -182,7 +182,7 @@ def check_guard(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield options that a guard refuses or cannot use, and variables that are one epoch behind below it."""
     yield from check_command(worker, GUARD)
     options = options_of(worker, GUARD)
-    if options is not None and options.standby and agent.restart_depth != wire.DEPTH_PROCESS:
+    if options is not None and options.standby == STANDBY_ON and agent.restart_depth != wire.DEPTH_PROCESS:
         found = "--standby in a container that ends with its worker, so that no process can wait in it"
         needed = f"{wire.RESTART}: {wire.DEPTH_PROCESS}"
         yield Finding("no-effect", f"{worker.path}.command", found, needed, "annotate the JobSet")

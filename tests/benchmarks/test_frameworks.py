@@ -41,6 +41,21 @@ async def test_steps_of_a_container_that_was_restarted_do_not_count(tmp_path: Pa
 
 
 @pytest.mark.asyncio
+async def test_a_standby_that_became_a_rank_is_held_no_more(tmp_path: Path) -> None:
+    """A spare's counts from the beginning, a member's from its last resume on."""
+    member, spare = tmp_path / "0.log", tmp_path / "1.log"
+    group = Group("", "", lambda: [[member], [spare]])
+    ready = "standby_ready pid=7 rss_mb=1.5\n"
+    member.write_text(ready + FIRST)
+    spare.write_text(ready)
+    await group.reach(1, 0, standbys=1)
+    assert (group.held, group.standbys_mb) == (1, [1.5, 1.5])
+    member.write_text(ready + FIRST + ready)
+    await group.reach(1, 0, standbys=2)
+    assert group.held == 2
+
+
+@pytest.mark.asyncio
 async def test_what_a_deleted_pod_printed_does_not_count(tmp_path: Path) -> None:
     """Only the other ranks' lines count, also while its folder is still there."""
     logs = [tmp_path / "0.log", tmp_path / "1.log"]

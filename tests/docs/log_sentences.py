@@ -174,7 +174,7 @@ SENTENCES: Final = {
     "stall_limits_unused": "the JobSet is annotated with a limit, but no agent can watch this Pod's worker, and why",
     "standby_ended": (
         "the next start is an ordinary one, and why: the standby ended, made a step, took too long, or was not "
-        "ready when the worker ended"
+        "ready when the worker ended or the barrier lifted"
     ),
     "standby_ready": "the next run's process waits: how long it took, its memory ([Standby](worker.md#standby))",
     "spare_completed": (

@@ -48,7 +48,10 @@ async def shrink_and_grow(folder: Path, framework: str, most: int, least: int) -
 
 
 async def end_with_a_spare(folder: Path, framework: str) -> None:
-    """Delete a rank's Pod beside a spare: all ranks go on in one restart, and after the last step it is Completed."""
+    """Delete a rank's Pod beside a spare: all ranks go on in one restart, and after the last step it is Completed.
+
+    The spare never trained, and has imported the framework BEFORE it is needed.
+    """
     sizes, example = {wire.MEMBERS: f"max={PODS}"}, f"elastic-{framework}"
     steps = 100
     async with in_pods(
@@ -57,13 +60,15 @@ async def end_with_a_spare(folder: Path, framework: str) -> None:
         cluster, lines = group.cluster, WorkerLines(folder / "pods", "worker", ROUNDING)
         assert cluster is not None
         await _trains(cluster, lines, PODS)
+        spare = await group.await_spare()
         await group.delete_pod(Random(1))
         await cluster.until(lambda: bool(cluster.jobset(example)["status"].get("terminalState")), timeout_s=SIZE_S_MAX)
         lines.read()
-        status = cluster.jobset(example)["status"]
+        status, said = cluster.jobset(example)["status"], spare.read_text()
     assert (status["terminalState"], status["restarts"], lines.last_step) == ("Completed", 0, steps)
     assert lines.worlds == {1: PODS, 2: PODS}
     assert (lines.mixed, lines.differing) == ([], [])
+    assert "standby_released" in said
 
 
 async def _trains(cluster: Cluster, lines: WorkerLines, world: int) -> None:

@@ -25,12 +25,15 @@ def test_an_option_wins_over_its_variable() -> None:
     assert found == WorkerOptions(("a",), 1.5, frozenset({3, 10, 11, 12}))
 
 
-def test_standby_is_a_switch() -> None:
-    """--standby without a value means on; the variable is on or off."""
-    assert parse(["run", "--standby", "--", "a"], {}) == WorkerOptions(("a",), standby=True)
-    assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(("a",), standby=True)
+def test_standby_is_on_always_or_off() -> None:
+    """--standby without a value means on."""
+    assert parse(["run", "--standby", "--", "a"], {}) == WorkerOptions(("a",), standby="on")
+    assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(("a",), standby="on")
+    assert parse(["guard", "--standby=always", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(
+        ("a",), standby="always"
+    )
     assert parse(["run", "--standby=off", "--", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(("a",))
-    with pytest.raises(ArgumentsError, match="expected on or off"):
+    with pytest.raises(ArgumentsError, match="expected on, always or off"):
         parse(["run", "--", "a"], {"WORKER_STANDBY": "1"})
 
 

@@ -16,7 +16,16 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.worker.spawn import spawn
-from inplace.agent.worker.standby import MESSAGES_MAX, PAUSE_S, READY_S_MAX, STEPS_S_MAX, VARIABLE, Channel, Standby
+from inplace.agent.worker.standby import (
+    LIFT_S,
+    MESSAGES_MAX,
+    PAUSE_S,
+    READY_S_MAX,
+    STEPS_S_MAX,
+    VARIABLE,
+    Channel,
+    Standby,
+)
 from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT
 from tests.agent.rig import RUN_S_MAX, NotedLog
@@ -215,6 +224,27 @@ async def test_a_standby_that_never_gets_ready_is_killed() -> None:
         [line] = one.log.of("standby_ended")
         assert line["message"] == f"it did not call inplace.ready() within {READY_S_MAX:g} s"
         os.kill(worker, 0)
+
+
+async def test_the_wait_for_a_lift_is_bounded_too_and_a_broken_promise_is_not_believed_again() -> None:
+    """It starts LIFT_S after its Pod began to wait, has READY_S_MAX, and is the last one."""
+    async with kept("import signal; signal.pause()", HastyClock()) as one, asyncio.timeout(RUN_S_MAX):
+        os.killpg(one.children[0], signal.SIGKILL)
+        await asyncio.to_thread(os.waitid, os.P_PID, one.children[0], os.WEXITED | os.WNOWAIT)
+        one.standby.ended(one.children[0], 137)
+        assert one.standby.go_on(one.spawn, one.clock.monotonic_s()) is None
+        one.standby.await_lift(one.clock.monotonic_s())
+        assert one.standby.go_on(one.spawn, one.clock.monotonic_s()) == pytest.approx(LIFT_S)
+        await one.keep()
+        assert one.clock.monotonic_s() > LIFT_S + READY_S_MAX
+        early = one.children[1]
+        await asyncio.to_thread(os.waitid, os.P_PID, early, os.WEXITED | os.WNOWAIT)
+        one.standby.ended(early, 137)
+        [line] = one.log.of("standby_ended")
+        assert line["message"] == f"it did not call inplace.ready() within {READY_S_MAX:g} s"
+        assert "--standby=always promises" in line["then"]
+        one.standby.await_lift(one.clock.monotonic_s())
+        assert one.standby.is_settled
 
 
 async def test_a_command_that_is_gone_by_then_is_the_start_s_to_tell() -> None:

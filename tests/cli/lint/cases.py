@@ -380,6 +380,7 @@ GUARDED: list[tuple[Break, Rule, str]] = [
     (both(depth("containers"), runs("inplace-agent", "guard", "--standby", "--", "x")), "no-effect", COMMAND),
     (both(depth("containers"), env("WORKER_STANDBY", of=worker, value="on")), "no-effect", COMMAND),
     (env("WORKER_STANDBY", of=worker, value="on"), "", ""),
+    (both(depth("containers"), env("WORKER_STANDBY", of=worker, value="always")), "", ""),
     (put(agent, startupProbe={"httpGet": {"port": 8080}}), Reason.SECOND_BARRIER, PROBE),
     (put(agent, readinessProbe=None), Reason.READINESS, f"{AGENT}.readinessProbe"),
     (put(worker, livenessProbe=ASKED), "worker-probe", WORKER),
