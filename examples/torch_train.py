@@ -358,6 +358,7 @@ def say(text: str) -> None:
 def main() -> None:
     """Train; end with 0, 1, SAVED or NO_CHECKPOINT. A lost peer raises: PyTorch names the operation."""
     torch.set_num_threads(1)  # the ranks of one machine share its cores
+    load_lazy_modules()
     inplace.ready()  # with --standby this process may have been started early: then it waits for its epoch here
     settings = Settings.from_env(os.environ)
     os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
@@ -370,6 +371,11 @@ def main() -> None:
     except MixedRunsError as error:
         say(f"rank={settings.rank}: {error}")
         end_now(1)
+
+
+def load_lazy_modules() -> None:
+    """Load what PyTorch loads with the first optimizer, a second of CPU time: a standby has it BEFORE it waits."""
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
 
 
 def end_now(code: int) -> None:
