@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import members
-from inplace.common.jobset.settings import ON_PODS, RESTART
+from inplace.common.jobset.settings import MEMBERS, ON_PODS, RESTART
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
 PREFIXES: Final = ("jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "inplace.dev/")
@@ -34,6 +35,22 @@ def check_annotations(jobset: KubeObject) -> Iterator[Finding]:
                 yield Finding(
                     "no-effect", f'{path}.annotations["{name}"]', f"the name {name}, which nothing reads", needed, fix
                 )
+
+
+def check_sizes(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield parts of inplace.dev/members that count only where a group may get smaller."""
+    for path, metadata in _places(jobset):
+        annotations = metadata.get("annotations") or {}
+        if wire.MEMBERS not in annotations or path.endswith(".spec.template.metadata"):
+            continue
+        try:
+            given = MEMBERS.read(annotations)
+        except RemoteProtocolError:
+            continue  # has a finding of its own
+        idle = [part for part in ("step", "wait") if part in given]
+        if idle and given.get("min", given.get("max")) == given.get("max"):
+            where, found = f'{path}.annotations["{wire.MEMBERS}"]', f"{' and '.join(idle)}, and no min below max"
+            yield Finding("no-effect", where, found, "min beside them", f"add min, or remove {' and '.join(idle)}")
 
 
 def _nearest(name: str) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
-from inplace.cli.lint.annotations import check_annotations
+from inplace.cli.lint.annotations import check_annotations, check_sizes
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.difference import TEMPLATE_BROKEN, TEMPLATE_DIFFERS
 from inplace.cli.lint.jobset import check_group, check_jobset
@@ -142,6 +142,7 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
     yield from check_annotations(jobset)
     group = group_of(jobset) if is_in_place(jobset) else []
     if is_in_place(jobset):
+        yield from check_sizes(jobset)
         yield from check_group(jobset)
         yield from check_unwatched(jobset)
         yield from check_queue(jobset, group) if made.is_added else ()

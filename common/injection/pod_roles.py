@@ -32,7 +32,7 @@ SAMPLES: Final[Mapping[str, str]] = {
     "status.podIP": "10.0.0.1",
 }
 _UID: Final = "00000000-0000-0000-0000-000000000001"
-_SETTINGS: Final = frozenset(wire.SETTINGS.values())
+_SETTINGS: Final = frozenset(wire.SETTINGS.values()) - {wire.MEMBERS}  # the controller's own, on Pods
 # As agent/settings/config.py has them.
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 

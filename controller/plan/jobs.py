@@ -47,6 +47,7 @@ def build_job(
     if not job.has_opted_out:
         own = pod_template["metadata"]["annotations"]
         own |= carried(jobset.annotations) | carried(own) | own
+        own.pop(wire.MEMBERS, None)  # of a manifest it means nothing here, and an agent would read it
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
         if jobset.scopes[scope].has_spares:

@@ -71,6 +71,12 @@ def _unfenced(jobset: JobSet) -> Iterator[str]:
 def bad_members(jobset: JobSet) -> Iterator[str]:
     """Yield each annotation for members that has no effect, and why."""
     for job in jobset.replicated_jobs if jobset.is_in_place else ():
+        pod = (job.template().get("spec") or {}).get("template") or {}
+        if wire.MEMBERS in ((pod.get("metadata") or {}).get("annotations") or {}):
+            yield (
+                f'spec.replicatedJobs[name="{job.name}"].template.spec.template.{MEMBERS.where}: expected it in the '
+                "metadata of the jobset or of the Job template, saw it on the pods: it has no effect; move it"
+            )
         try:
             policy = jobset.member_requests.policy(job)
         except RemoteProtocolError as error:

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.jobset import check_jobset
-from inplace.cli.lint.lint import LintOptions, run_lint
+from inplace.cli.lint.lint import LintOptions, lint, run_lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_unwatched
+from inplace.cli.manifests.documents import Stream
 from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.injection.as_made import as_made
 from inplace.common.wire import names as wire
 from tests.cli.injecting import EXAMPLES, documents_of, saved
-from tests.cli.lint.cases import Break, env, job, pod, put, worker
+from tests.cli.lint.cases import Break, env, job, pod, put, template, worker
 from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset, replicated_job
 
@@ -107,6 +109,41 @@ def test_a_mistake_in_members_is_told_once() -> None:
         assert (needed, found) in [(one.needed, one.found) for one in check_jobset(manifest)]
     manifest["spec"]["replicatedJobs"].append(replicated_job("v"))
     assert len([one for one in check_jobset(manifest) if one.found == "w, v"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("max=6,step=2", "step, and no min below max"),
+        ("step=2,wait=5", "step and wait, and no min below max"),
+        ("max=6,min=6,wait=5", "wait, and no min below max"),
+        ("max=6", ""),
+        ("min=2,step=2", ""),
+        ("max=6,min=2,step=2,wait=5", ""),
+    ],
+)
+@pytest.mark.parametrize("is_job_s", [False, True])
+def test_steps_of_a_group_that_never_gets_smaller_are_told(setting: str, found: str, is_job_s: bool) -> None:
+    """On the JobSet and on the Job template: without min they change nothing."""
+    document = documents_of("elastic-jax.yaml")[-1]
+    place = document["spec"]["replicatedJobs"][0]["template"] if is_job_s else document
+    del document["metadata"]["annotations"]
+    place["metadata"] = (place.get("metadata") or {}) | {"annotations": {wire.MEMBERS: setting}}
+    [report] = lint(Stream("x.yaml", "", (document,)))
+    assert [one.found for one in report.findings if one.rule == "no-effect"] == ([found] if found else [])
+
+
+@pytest.mark.parametrize("injected", [False, True])
+def test_members_on_the_pods_are_one_mistake(injected: bool) -> None:
+    """It is said where they belong, and nothing of the agent's variables."""
+    document = documents_of("elastic-jax.yaml")[-1]
+    given = document["metadata"].pop("annotations")
+    template(document)["metadata"] = {"annotations": given}
+    [report] = lint(Stream("x.yaml", "", (as_made(document).jobset if injected else document,)))
+    [finding] = [one for one in report.findings if RULES[one.rule].severity == "error"]
+    assert finding.rule == "spec-problem"
+    assert finding.path.endswith(f".template.spec.template.metadata.annotations[{wire.MEMBERS}]")
+    assert finding.fix == "move it"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
-from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.plan.problems.requests import bad_members, bad_requests
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.objects import parsed
 
@@ -36,6 +36,14 @@ def test_pods_carry_the_settings_of_their_jobset() -> None:
     carried = [job(manifest, position)["spec"]["template"]["metadata"]["annotations"] for position in range(3)]
     read = [{name: one[name] for name in copied if name in one} for one in carried]
     assert read == [copied, copied | {wire.SAVE_WITHIN: "0"}, {}]
+
+
+def test_members_on_the_pods_of_a_manifest_mean_nothing() -> None:
+    """An agent would read them as host names, and end; the condition says where they belong."""
+    metadata = "spec.replicatedJobs.0.template.spec.template.metadata"
+    manifest = changed(jobset(restarts_max=3), metadata, {"annotations": {wire.MEMBERS: "max=8"}})
+    assert wire.MEMBERS not in job(manifest)["spec"]["template"]["metadata"]["annotations"]
+    assert [problem for problem in bad_members(parsed(manifest)) if "saw it on the pods" in problem]
 
 
 def test_labels_and_annotations_are_upstreams() -> None:
