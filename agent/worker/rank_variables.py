@@ -15,17 +15,17 @@ guard replaces what the manifest says. A variable of the manifest is replaced on
 | RANK and WORLD_SIZE, JAX_PROCESS_ID and           | k x rank, k x number of the members          |
 | JAX_NUM_PROCESSES, PROCESS_ID and NUM_PROCESSES,  |                                              |
 | OMPI_COMM_WORLD_RANK and ..._SIZE,                |                                              |
-| PMI_RANK and PMI_SIZE                             |                                              |
+| PMI_RANK and PMI_SIZE,                            |                                              |
+| DMLC_TASK_ID and DMLC_NUM_WORKER                  |                                              |
 | MASTER_ADDR, PET_MASTER_ADDR, COORDINATOR,        | host of rank 0, with the port that was there |
 | PET_RDZV_ENDPOINT, COORDINATOR_ADDRESS,           |                                              |
-| JAX_COORDINATOR_ADDRESS                           |                                              |
+| JAX_COORDINATOR_ADDRESS, DMLC_TRACKER_URI         |                                              |
 | torchrun's --nnodes, --node-rank, --master-addr   | the same, in the command                     |
 | and --rdzv-endpoint                               |                                              |
 
 k is how many ranks a Pod has: the manifest's size (WORLD_SIZE) divided by its number of Pods, which is the first
 number among NNODES, NUM_NODES, PET_NNODES, PODS_PER_JOB and GROUP_SIZE. Without one, or if it does not divide the size,
-k is 1.
-A number is replaced by a number: a range (`--nnodes=1:4`) and any other text stay.
+k is 1. A number is replaced by a number: a range (`--nnodes=1:4`) and any other text stay.
 
 Pure. Loaded by guards of groups with spares only.
 
@@ -45,6 +45,7 @@ _OF_PROCESSES: Final = (
     ("PROCESS_ID", "NUM_PROCESSES"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
+    ("DMLC_TASK_ID", "DMLC_NUM_WORKER"),  # XGBoost's tracker, as Trainer sets it
 )
 _HOSTS: Final = (
     "MASTER_ADDR",
@@ -52,6 +53,7 @@ _HOSTS: Final = (
     "PET_RDZV_ENDPOINT",
     "COORDINATOR",
     "COORDINATOR_ADDRESS",
+    "DMLC_TRACKER_URI",
     "JAX_COORDINATOR_ADDRESS",
 )
 _PODS: Final = ("NNODES", "NUM_NODES", "PET_NNODES", "PODS_PER_JOB", "GROUP_SIZE")

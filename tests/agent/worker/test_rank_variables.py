@@ -33,6 +33,10 @@ OWN = {
         ({"JAX_PROCESS_ID": "9", "JAX_NUM_PROCESSES": "8"}, {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "6"}),
         ({"PROCESS_ID": "9", "NUM_PROCESSES": "8"}, {"PROCESS_ID": "1", "NUM_PROCESSES": "6"}),
         ({"OMPI_COMM_WORLD_RANK": "9", "PMI_SIZE": "8"}, {"OMPI_COMM_WORLD_RANK": "1", "PMI_SIZE": "6"}),
+        (
+            {"DMLC_TASK_ID": "9", "DMLC_NUM_WORKER": "8", "DMLC_TRACKER_URI": "train-node-0-0.train"},
+            {"DMLC_TASK_ID": "1", "DMLC_NUM_WORKER": "6", "DMLC_TRACKER_URI": "train-w-0-7.train"},
+        ),
         ({"PET_NNODES": "8", "PET_NODE_RANK": "9"}, {"PET_NNODES": "6", "PET_NODE_RANK": "1"}),
         ({"PET_NNODES": "2:8", "WORLD_SIZE": "", "RANK": "a"}, {}),  # a range, and what is no number, stay
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1"}, {"MASTER_ADDR": "train-w-0-7.train"}),

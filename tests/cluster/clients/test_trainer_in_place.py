@@ -23,6 +23,12 @@ IN_PLACE: Final = {"manager": "example.com/user", "trainingRuntimeSpec": {"templ
 GUARD: Final = ["/inplace/bin/guard", "--"]
 COMMAND: Final = ["torchrun", "train.py"]
 SSHD: Final = ["/usr/sbin/sshd"]
+PLAYS: Final = (
+    "import os, time; env = os.environ; words = '{INPLACE_RANK} of {INPLACE_SIZE}, {PET_NNODES} nodes'.format(**env); "
+    "assert env['PET_NODE_RANK'] == env['INPLACE_RANK'] == env['JOB_COMPLETION_INDEX']; "
+    "assert env['PET_MASTER_ADDR'] == env['INPLACE_COORDINATOR']; "
+    "print(f'epoch {env[\"INPLACE_EPOCH\"]}:', words, flush=True); time.sleep(3600)"
+)
 PRINTS: Final = "import os, time; print('run', os.environ['INPLACE_EPOCH'], os.getpid(), flush=True); time.sleep(3600)"
 
 
@@ -127,6 +133,65 @@ async def test_with_real_guards_through_kueue(opened: OpenQueue, runtimes: dict[
         assert (condition(now, "Evicted"), await queue.workloads_so_far()) == ({}, 1)
         await queue.world.api.delete(TrainJobs(queue).path())
         await until(lambda: is_empty(queue), "no Pods")
+
+
+async def test_one_of_its_nodes_is_a_spare(opened: OpenQueue, runtimes: dict[str, Object]) -> None:
+    """The number of nodes counts the spare. It takes a deleted Pod's rank, and Trainer's variables say two nodes."""
+    queue = await opened({PROCESSES: 4})
+    trainer = {"numNodes": 3, "command": ["python3", "-c", PLAYS], **ONE_CPU}
+    patch = with_members("max=2")
+    async with process_node(queue.world.plane, queue.world.nodes) as node:
+        await TrainJobs(queue).submit("torch-distributed", queued=True, trainer=trainer, runtimePatches=[patch])
+        first = await plays(node, queue, 1)
+        assert sorted(first) == ["0 of 2, 2 nodes", "1 of 2, 2 nodes"]
+        lost = first["1 of 2, 2 nodes"]
+        await queue.world.api.delete(f"/api/v1/namespaces/{queue.namespace}/pods/{lost}")
+        second = await plays(node, queue, 2)
+        assert second.keys() == first.keys()
+        assert second["0 of 2, 2 nodes"] == first["0 of 2, 2 nodes"]
+        assert second["1 of 2, 2 nodes"] != lost
+        assert (await queue.jobset())["status"]["restarts"] == 0
+        await queue.world.api.delete(TrainJobs(queue).path())
+        await until(lambda: is_empty(queue), "no Pods")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "members", "words"),
+    [
+        ("torch-distributed", "max=4", "expected max <= 3, the pods of node, saw max 4"),
+        ("deepspeed-distributed", "max=2", "expected one replicatedJob that restarts in place, saw node, launcher"),
+    ],
+)
+async def test_members_that_trainer_cannot_have_are_told(
+    trainjobs: TrainJobs, runtime: str, members: str, words: str
+) -> None:
+    """The JobSet says it, and all nodes train."""
+    trainer = {"numNodes": 3, "command": COMMAND, **ONE_CPU}
+    await trainjobs.submit(runtime, trainer=trainer, runtimePatches=[with_members(members)])
+    await until(trainjobs.queue.jobs, "a Job")
+    stored = await trainjobs.queue.jobset_is("SpecProblem")
+    assert words in condition(stored, "SpecProblem")["message"]
+
+
+def with_members(members: str) -> Object:
+    """Return a patch of a runtime: its TrainJobs restart in place, with members."""
+    annotations = {**ANNOTATION["metadata"]["annotations"], wire.MEMBERS: members}
+    return IN_PLACE | {"trainingRuntimeSpec": {"template": {"metadata": {"annotations": annotations}}}}
+
+
+async def plays(node: ProcessNode, queue: Queue, epoch: int) -> dict[str, str]:
+    """Wait until the workers of two Pods run in an epoch; return the Pod by what its worker says of its rank."""
+
+    async def look() -> dict[str, str]:
+        found = {}
+        for name, pod in node.pods(queue.namespace).items():
+            for line in await node.lines(pod, "node"):
+                if line.startswith(f"epoch {epoch}: "):
+                    found[line.partition(": ")[2]] = name
+        return found if len(found) == 2 else {}
+
+    found: dict[str, str] = await until(look, f"two workers in epoch {epoch}")
+    return found
 
 
 async def runs(node: ProcessNode, queue: Queue, count: int) -> dict[str, list[str]]:
