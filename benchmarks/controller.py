@@ -6,9 +6,11 @@ exists. The controller is a process of its own with deploy/rbac; this process pl
 All share the machine: CPU time and memory are the controller's own, latencies contain the work of all.
 
 With `--upstream`, upstream's controller (sigs.k8s.io/jobset) restarts the same group in turn with ours, by
-announcements alone, and nothing else is measured.
+announcements alone, and nothing else is measured. With `--spares`, two groups of one Job take turns under one
+controller in the same way: one has spares, one in a hundred Pods. The bytes are those of the controller's connections.
 
     python -m benchmarks.controller --upstream --json
+    python -m benchmarks.controller --spares --rounds 10
     python -m benchmarks.controller --json
     python -m benchmarks.controller --pods 200 --rounds 1 --memory-pods 0 --skip-burst
 """
@@ -17,14 +19,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 from benchmarks.controller_burst import measure_burst, measure_service
-from benchmarks.controller_lab import open_lab
+from benchmarks.controller_lab import ControllerProcess, open_lab
 from benchmarks.controller_pods import PlayedGroup
-from benchmarks.controller_restart import cost_of_announcements, form, restart, watching
+from benchmarks.controller_restart import TAIL_S, StatusWatch, cost_of_announcements, form, restart, watching
 from benchmarks.controller_upstream import compare, report_of
 from benchmarks.figures import Figures, flags
 from benchmarks.newcomers import percentile
@@ -36,6 +41,10 @@ MEMORY_PODS = 10_000
 BURST_JOBSETS = 1_000
 IDLE_RESTARTS = 20
 SERVICE_ROUNDS = 5
+SPARED_PODS = 1_000
+PODS_PER_SPARE = 100
+SPARED: Final = ("with spares", "without")
+SPARED_RATIO_MAX: Final = 1.05
 IDLE: Final = "no burst"
 MOST: Final = {
     ("5,000 Pods", "cpu_s"): 3.0,
@@ -107,6 +116,36 @@ async def measure_beside_upstream(sizes: Sequence[int], rounds: int) -> Figures:
     return figures
 
 
+async def measure_spares(pods: int, rounds: int) -> Figures:
+    """Restart a group with spares and one without in turn, under one controller."""
+    row = dict(zip(SPARED, (pods // PODS_PER_SPARE, 0), strict=True))
+    most = {(" / ".join(SPARED), name): SPARED_RATIO_MAX for name in ("cpu_s", "mb")}
+    about = f"restarts of {pods:,} Pods of one Job by announcements alone, {rounds} rounds"
+    figures = Figures(about, compared=[SPARED], most=most, means=("cpu_s",))
+    async with open_lab() as lab, lab.controller() as process, AsyncExitStack() as stack:
+        sides: dict[str, tuple[PlayedGroup, StatusWatch]] = {}
+        for name, spares in row.items():
+            group = PlayedGroup(lab.client, f"group-{len(sides)}", spares)
+            await group.create(pods)
+            watch = await stack.enter_async_context(watching(lab.client, group.name))
+            await form(group, watch)
+            sides[name] = group, watch
+        await asyncio.sleep(TAIL_S)
+        for _ in range(rounds):
+            for name, side in sides.items():
+                before = connection_bytes(process)
+                cpu_s = await cost_of_announcements(*side, process)
+                figures.add(name, {"cpu_s": cpu_s, "mb": (connection_bytes(process) - before) / 1e6})
+    return figures
+
+
+def connection_bytes(process: ControllerProcess) -> int:
+    """Return what a process has received and sent over the TCP connections that it has now; needs iproute2's ss."""
+    lines = subprocess.run(["ss", "-tinpOH"], capture_output=True, text=True, check=True).stdout.splitlines()
+    own = "".join(line for line in lines if f"pid={process.pid}," in line)
+    return sum(int(number) for number in re.findall(r"\bbytes_(?:received|acked):(\d+)", own))
+
+
 async def measure(options: argparse.Namespace) -> Figures:
     """Measure what the flags ask for; each part has an API server of its own."""
     figures = Figures(
@@ -130,6 +169,7 @@ def main() -> None:
     """Measure and print."""
     parser = flags(__doc__, rounds=ROUNDS, jobsets=BURST_JOBSETS)
     parser.add_argument("--upstream", action="store_true", help="compare with upstream's controller, and nothing else")
+    parser.add_argument("--spares", action="store_true", help="compare with a group with spares, and nothing else")
     parser.add_argument("--pods", type=int, action="append", help=f"Pods of the group, repeatable; default {SIZES}")
     parser.add_argument(
         "--memory-pods", type=int, default=MEMORY_PODS, help="Pods of the memory measurement; 0 leaves it out"
@@ -138,6 +178,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.upstream:
         figures = asyncio.run(measure_beside_upstream(options.pods or SIZES, options.rounds))
+    elif options.spares:
+        figures = asyncio.run(measure_spares((options.pods or [SPARED_PODS])[0], options.rounds))
     else:
         figures = asyncio.run(measure(options))
     figures.show(options)

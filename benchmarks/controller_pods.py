@@ -25,6 +25,7 @@ from inplace.common.kube.client import MERGE_PATCH, KubeClient
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import announcement_text
 from testbed.waiting import until
 
 T = TypeVar("T")
@@ -44,13 +45,15 @@ def _example() -> KubeObject:
     return next(one for one in yaml.safe_load_all(EXAMPLE.read_text()) if one["kind"] == wire.KIND)
 
 
-def jobset(name: str, pods: int) -> KubeObject:
-    """Return the JobSet of examples/train.yaml with this number of Pods."""
+def jobset(name: str, pods: int, spares: int | None = None) -> KubeObject:
+    """Return the JobSet of examples/train.yaml with this number of Pods; spares, also 0, are in one Job with all."""
     manifest = deepcopy(_example())
     manifest["metadata"] = {"name": name, "namespace": NAMESPACE, "annotations": {wire.FAILURES: "backoff=0"}}
     manifest["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     (workers,) = manifest["spec"]["replicatedJobs"]
-    per_job = min(pods, PODS_PER_JOB)
+    per_job = min(pods, PODS_PER_JOB) if spares is None else pods
+    if spares:
+        manifest["metadata"]["annotations"][wire.MEMBERS] = f"max={pods - spares}"
     assert pods % per_job == 0, f"expected up to {PODS_PER_JOB} pods or a multiple of it, saw {pods}"
     workers["replicas"] = pods // per_job
     workers["template"]["spec"] |= {"parallelism": per_job, "completions": per_job}
@@ -59,26 +62,40 @@ def jobset(name: str, pods: int) -> KubeObject:
 
 @dataclass(slots=True)
 class PlayedGroup:
-    """The Pods of one JobSet, by name."""
+    """The Pods of one JobSet, by name; spares are the last ones, and all are of one Job then."""
 
     client: KubeClient
     name: str
+    spares: int | None = None
     epoch: int = 0
     pods: list[str] = field(default_factory=list)
     jobs: dict[str, int] = field(default_factory=dict)  # Job name -> Pods
 
     async def create(self, pods: int) -> None:
         """Create the JobSet, wait for its Jobs, make its Pods and let kubelets start them."""
-        await self.client.create(JOBSETS, NAMESPACE, jobset(self.name, pods))
-        jobs = await self._await_jobs(max(1, pods // PODS_PER_JOB))
+        await self.client.create(JOBSETS, NAMESPACE, jobset(self.name, pods, self.spares))
+        jobs = await self._await_jobs(1 if self.spares is not None else max(1, pods // PODS_PER_JOB))
         self.jobs = {job["metadata"]["name"]: job["spec"]["parallelism"] for job in jobs}
         slots = [(job, index) for job in jobs for index in range(job["spec"]["parallelism"])]
         await at_once(lambda slot: self._make(*slot), slots)
         await self.run_containers(self.pods)
 
+    @property
+    def members(self) -> list[str]:
+        """Return the Pods that train."""
+        return self.pods[: len(self.pods) - (self.spares or 0)]
+
     async def announce(self, pods: Iterable[str]) -> None:
         """Let the agents of these Pods announce the group's epoch."""
-        patch = {"metadata": {"annotations": wire.epoch_annotations(self.epoch)}}
+        await self._announce(pods, self.epoch, ran=self.epoch - 1)
+
+    async def spares_wait(self) -> None:
+        """Let the agents of the spares announce the epoch after the one that lifted without them."""
+        await self._announce(self.pods[len(self.members) :], self.epoch + 1, ran=0)
+
+    async def _announce(self, pods: Iterable[str], epoch: int, ran: int) -> None:
+        more = {wire.RAN: announcement_text(epoch, ran)} if self.spares else {}
+        patch = {"metadata": {"annotations": wire.epoch_annotations(epoch) | more}}
         await at_once(lambda pod: self._write(PODS, pod, patch), pods)
 
     async def end_containers(self, pods: Iterable[str]) -> None:

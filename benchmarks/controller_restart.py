@@ -46,7 +46,9 @@ class StatusWatch:
         """Take in one line of the watch."""
         at_s = time.monotonic()
         event: dict[str, Any] = msgspec.json.decode(line)
-        self.seen.setdefault(wire.epochs_of_status(event["object"].get("status") or {}), at_s)
+        status = event["object"].get("status") or {}
+        (own,) = status.get(wire.SCOPED_EPOCHS) or (status,)  # a group with spares is a scope
+        self.seen.setdefault(wire.epochs_of_status(own), at_s)
         self.changed.set()
 
 
@@ -94,6 +96,7 @@ async def form(group: PlayedGroup, watch: StatusWatch) -> None:
     group.epoch = 1
     await group.announce(group.pods)
     await watch.when(synced=1)
+    await group.spares_wait()
     await group.run_containers(group.pods)
     await group.count_ready(ready=True)
 
@@ -123,7 +126,7 @@ async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool
     With `kubelets` it is also reported that all containers ended, between deprecation and the other announcements.
     """
     group.epoch += 1
-    first, *others, last = group.pods
+    first, *others, last = group.members
     first_s = time.monotonic()
     await group.announce([first])
     announce_s = time.monotonic() - first_s
@@ -137,4 +140,5 @@ async def announce_all(group: PlayedGroup, watch: StatusWatch, *, kubelets: bool
     await group.announce([last])
     announce_s += time.monotonic() - others_s
     synced_s = await watch.when(synced=group.epoch)
+    await group.spares_wait()
     return MeasuredRestart(deprecated_s - first_s, synced_s - last_s, synced_s - first_s, announce_s)

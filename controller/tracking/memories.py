@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -138,7 +138,7 @@ class MarkedPods:
     @property
     def slots(self) -> frozenset[int]:
         """Return the numbers of the Pods that are to leave."""
-        return slots_of(one.pod for one in self._leaving.values())
+        return slots_of([one.pod for one in self._leaving.values()])
 
     @property
     def leaving(self) -> tuple[MarkedPod, ...]:
@@ -146,8 +146,10 @@ class MarkedPods:
         return tuple(self._leaving.values())
 
 
-def slots_of(pods: Iterable[Pod]) -> frozenset[int]:
+def slots_of(pods: Sequence[Pod]) -> frozenset[int]:
     """Return the numbers of Pods of a group with spares."""
+    if not pods:  # as at each of a herd's announcements
+        return frozenset()
     numbers = (pod.completion_index or "" for pod in pods)
     return frozenset(int(number) for number in numbers if number.isdigit())
 

@@ -40,6 +40,9 @@ class SpareClock:
 
     def note(self, ledger: MemberLedger, moves: bool, wait_s: float, now_s: float) -> bool:
         """Take in where a ledger stands; say whether a wait has begun, or is over."""
+        since = (self.short_since_s, self.grows_since_s, self.moves_since_s)
+        if since == (None, None, None) and not (ledger.is_short or ledger.grown > 0 or moves):
+            return False  # as at each of a herd's announcements
         before = self._state()
         self.short_since_s = _since(self.short_since_s, now_s, holds=ledger.is_short)
         self.grows_since_s = _since(self.grows_since_s, now_s, holds=ledger.grown > 0)
