@@ -25,7 +25,7 @@ from inplace.common.kube.client import MERGE_PATCH, KubeClient
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
 from inplace.common.wire import names as wire
-from inplace.common.wire.members import announcement_text
+from inplace.common.wire.members import Announced, announcement_text
 from testbed.waiting import until
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class PlayedGroup:
         await self._announce(self.pods[len(self.members) :], self.epoch + 1, ran=0)
 
     async def _announce(self, pods: Iterable[str], epoch: int, ran: int) -> None:
-        more = {wire.RAN: announcement_text(epoch, ran)} if self.spares else {}
+        more = {wire.RAN: announcement_text(epoch, Announced(ran))} if self.spares else {}
         patch = {"metadata": {"annotations": wire.epoch_annotations(epoch) | more}}
         await at_once(lambda pod: self._write(PODS, pod, patch), pods)
 

@@ -27,7 +27,7 @@ import socket
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,6 @@ State = dict[str, Any]  # arrays by name: the weights, and their momentum
 
 class CheckpointError(Exception):
     """A checkpoint cannot be written."""
-
-
-class CheckpointLostError(Exception):
-    """A step that this process had saved is not there; the group then goes on from an older one."""
 
 
 class MixedError(Exception):
@@ -130,23 +126,16 @@ class Checkpoints:
         except OSError as error:
             raise self._refused(error) from error
 
-    def read(self, step: int) -> State | None:
-        """Return the state of one step; None if it is not there, or cannot be read."""
-        return next((state for at, state in self._whole(f"step-{step:09}.npz") if at == step), None)
-
-    def newest(self) -> tuple[int, State | None]:
-        """Return the newest step whose file can be read, with its state; 0 and None when there is none."""
-        return next(self._whole("step-*.npz"), (0, None))
-
-    def _whole(self, names: str) -> Iterator[tuple[int, State | None]]:
-        """Yield what can be read, the newest first."""
+    def newest(self, step: int | None = None) -> tuple[int, State | None]:
+        """Return the newest step whose file can be read, or this one, with its state; 0 and None when there is none."""
+        names = "step-*.npz" if step is None else f"step-{step:09}.npz"
         for path in sorted(self._folder.glob(names), reverse=True):
             try:
                 with np.load(path, allow_pickle=False) as file:
-                    found = {name: file[name] for name in file.files}
-                yield int(path.stem.removeprefix("step-")), found
+                    return int(path.stem.removeprefix("step-")), {name: file[name] for name in file.files}
             except (OSError, EOFError, ValueError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
                 say(f"skipped {path.name}, which cannot be read: {error}")
+        return 0, None
 
     def write(self, step: int, state: State) -> None:
         """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
@@ -237,11 +226,10 @@ def resume(checkpoints: Checkpoints, memory: Checkpoints | None) -> tuple[int, S
     """Return the step from which all go on, and its state: that of the barrier, else the newest that any can read."""
     agreed = inplace.resume_step()
     if agreed is not None:  # the same for all processes, and all can load it
-        held = memory.read(agreed) if memory is not None else None
-        held = held or checkpoints.read(agreed)
-        if held is None:
-            raise CheckpointLostError(f"expected the state of step {agreed}, which was saved, saw none")
-        return agreed, held
+        for place in filter(None, (memory, checkpoints)):
+            if (held := place.newest(agreed)[1]) is not None:
+                return agreed, held
+        raise FileNotFoundError(f"expected the state of step {agreed}, which was saved, saw none")
     mine, state = checkpoints.newest()
     steps = multihost_utils.process_allgather(np.int32(mine)).reshape(-1)
     giver = int(steps.argmax())

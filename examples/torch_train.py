@@ -25,7 +25,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -52,10 +52,6 @@ UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.Unpi
 
 class CheckpointError(Exception):
     """The checkpoint folder takes no checkpoint; the message says what was expected, seen and what happens next."""
-
-
-class CheckpointLostError(Exception):
-    """A step that this rank had saved is not there."""
 
 
 class MixedRunsError(Exception):
@@ -140,25 +136,17 @@ class Checkpoints:
             kept = self._steps()
             raise self._refused(error, f"training ends; the checkpoints of steps {kept or '(none)'} stay") from error
 
-    def newest(self) -> dict[str, Any]:
-        """Return the newest state that can be read; one of step 0 without weights if there is none."""
-        return self._newest_of(reversed(self._steps()))
-
-    def read(self, step: int) -> dict[str, Any] | None:
-        """Return the state of one step; None if it is not there, or cannot be read."""
-        state = self._newest_of([step])
-        return state if state["step"] == step else None
-
-    def _newest_of(self, steps: Iterable[int]) -> dict[str, Any]:
-        for step in steps:
+    def newest(self, step: int | None = None) -> dict[str, Any]:
+        """Return the newest state that can be read, or this one; one of step 0 without weights if there is none."""
+        for at in reversed(self._steps()) if step is None else [step]:
             try:
-                state: dict[str, Any] = torch.load(self._path(step), weights_only=True)
-                if state["step"] == step:
+                state: dict[str, Any] = torch.load(self._path(at), weights_only=True)
+                if state["step"] == at:
                     return state
-                say(f"{self._path(step)}: expected step {step}, saw {state['step']}; the checkpoint before it is tried")
+                say(f"{self._path(at)}: expected step {at}, saw {state['step']}; the checkpoint before it is tried")
             except UNREADABLE as error:
                 reason = str(error).partition("\n")[0][:200]
-                say(f"{self._path(step)}: expected a whole checkpoint, saw {reason}; the one before it is tried")
+                say(f"{self._path(at)}: expected a whole checkpoint, saw {reason}; the one before it is tried")
         return {"step": 0}
 
     def _put(self, body: bytes | memoryview) -> None:
@@ -207,15 +195,15 @@ class Trainer:
         """Load the state from which all go on: that of the barrier, else the newest that any can read; return its step.
 
         Raises:
-            CheckpointLostError: the step of the barrier is not there; the group then goes on from an older one.
+            FileNotFoundError: the step of the barrier is not there; the group then goes on from an older one.
         """
         agreed = inplace.resume_step()
         if agreed:  # the same for all ranks, and all can load it
-            state = (memory and memory.read(agreed)) or checkpoints.read(agreed)
-            if state is None:
-                raise CheckpointLostError(f"expected the state of step {agreed}, which was saved, saw none")
-            self._load(state)
-            return agreed
+            for place in filter(None, (memory, checkpoints)):
+                if (state := place.newest(agreed))["step"]:
+                    self._load(state)
+                    return agreed
+            raise FileNotFoundError(f"expected the state of step {agreed}, which was saved, saw none")
         state = checkpoints.newest()
         steps = [int(step) for (step,) in self._gather(state["step"])]
         newest = max(steps)

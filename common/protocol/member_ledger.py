@@ -68,8 +68,9 @@ class MemberLedger(Ledger):
         before = known.pod.slot if known is not None else pod.slot
         moved = super().observe(pod)
         if moved:
-            self._weigh(before.completion_index)
             self._weigh(pod.slot.completion_index)
+            if before != pod.slot:
+                self._weigh(before.completion_index)
         return moved
 
     def forget(self, uid: str) -> None:
