@@ -44,7 +44,7 @@ class Fault:
     strike: FaultFunction
 
 
-CATALOGUE: dict[str, Fault] = {}
+ENTERED: dict[str, dict[str, Fault]] = {}  # by module: which of them is imported first may not matter
 
 
 def fault(name: str, place: FaultSite, what: str, **settings: Any) -> Callable[[Strike], Strike]:
@@ -55,8 +55,9 @@ def fault(name: str, place: FaultSite, what: str, **settings: Any) -> Callable[[
     """
 
     def enter(strike: Strike) -> Strike:
-        assert name not in CATALOGUE, f"two faults are called {name}"
-        CATALOGUE[name] = Fault(name, place, what, partial(strike, **settings))
+        assert all(name not in faults for faults in ENTERED.values()), f"two faults are called {name}"
+        faults = ENTERED.setdefault(strike.__module__, {})
+        faults[name] = Fault(name, place, what, partial(strike, **settings))
         return strike
 
     return enter

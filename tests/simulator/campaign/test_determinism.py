@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.run import run_seed
 
 pytestmark = pytest.mark.slow
@@ -39,3 +40,13 @@ def test_keeping_the_lines_changes_nothing(seed: int) -> None:
     assert (silent.hash, silent.events, silent.fired) == (told.hash, told.events, told.fired)
     assert len(told.lines) == told.events
     assert not silent.lines
+
+
+def test_the_catalogue_has_one_order() -> None:
+    """Children of a soak import other modules first: their seeds once meant other faults than a replay's."""
+    code = (
+        "import inplace.simulator.campaign.faults_users, inplace.simulator.campaign.spares\n"
+        "from inplace.simulator.campaign.catalogue import CATALOGUE; print(*CATALOGUE)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.split() == list(CATALOGUE)
