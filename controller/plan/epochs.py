@@ -257,13 +257,16 @@ def _cannot_restart(draft: Draft, job: Job) -> bool:
     """Say whether some Pod of a Job completed, so that it cannot join the restart that is under way.
 
     The Job's own count is asked as well: a completed Pod may be gone (kubectl delete, Pod garbage
-    collection), and the Job controller never replaces it.
+    collection), and the Job controller never replaces it. Beside spares it takes too few slots that are left: else a
+    spare plays the rank.
     """
     place = draft.jobset.places[job.metadata.name]
     if place[0] not in draft.order.expected:
         return False
     scope = draft.jobset.scope_of(place[0])
-    completed = (job.status.succeeded or 0) > 0 and not scope.has_spares  # there a spare may take its place
+    slots = draft.jobset.replicated_job(place[0]).parallelism
+    spares = slots - draft.jobset.member_policy(scope).sizes.most if scope.has_spares else 0
+    completed = (job.status.succeeded or 0) > max(0, spares)
     return place in draft.observed.decisions[scope.name].recreate or (completed and _is_restarting(draft, scope.name))
 
 
