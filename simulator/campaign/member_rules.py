@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from inplace.common.jobset.members import MemberPolicy
 from inplace.common.jobset.settings import MEMBERS, WAIT_S
@@ -149,11 +150,24 @@ class MemberRules:
 
 def policy_of(jobset: KubeObject) -> MemberPolicy:
     """Return how many members a JobSet should have; all where its numbers do not fit its Pods."""
-    slots = int(jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"])
-    given = MEMBERS.read(jobset["metadata"].get("annotations") or {}) or {}
+    slots, given = _slots(jobset), _given(jobset)
     most = given.get("max", slots)
     sizes = Sizes(given.get("min", most), most, given.get("step", 1))
-    return MemberPolicy(sizes if most <= slots else Sizes(slots, slots), given.get("wait", WAIT_S))
+    return MemberPolicy(sizes if fits(jobset) else Sizes(slots, slots), given.get("wait", WAIT_S))
+
+
+def fits(jobset: KubeObject) -> bool:
+    """Say whether a JobSet has a slot for each of as many members as it asks for."""
+    slots = _slots(jobset)
+    return int(_given(jobset).get("max", slots)) <= slots
+
+
+def _slots(jobset: KubeObject) -> int:
+    return int(jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"])
+
+
+def _given(jobset: KubeObject) -> dict[str, Any]:
+    return MEMBERS.read(jobset["metadata"].get("annotations") or {}) or {}
 
 
 def sizes_of(jobset: KubeObject) -> set[int]:

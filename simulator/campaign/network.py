@@ -70,6 +70,7 @@ class Network:
         on_delivery: called before each delivery of a watch; missed and stale views hook in here.
         on_send: called with each request when its client sends it.
         on_refusal: called with each answer that a disturbance gives instead of the server.
+        on_lost_answer: called with a client and its request that was carried out, where a disturbance takes the answer.
         on_arrival: called with what a client gets for a request: an answer's body, or a piece of a watch.
     """
 
@@ -84,6 +85,7 @@ class Network:
     on_send: Callable[[Request], None] = lambda *_: None
     on_refusal: Callable[[Request, Response], None] = lambda *_: None
     on_arrival: Callable[[Request, bytes], None] = lambda *_: None
+    on_lost_answer: Callable[[str, Request], None] = lambda *_: None
     disturbances: list[Disturbance] = field(default_factory=list)
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
@@ -228,6 +230,8 @@ class NetworkTransport(InMemoryTransport):
                 await self._do(request, server)  # the request was already under way and arrives
             raise
         answer = await self._do(request, server)
+        if effect in (DisturbanceKind.LOSE_REPLY, DisturbanceKind.HANG_REPLY):
+            network.on_lost_answer(client, request)
         if effect is DisturbanceKind.LOSE_REPLY:
             network.reconnect(client)
             raise TransportError("connection reset", sent=True)

@@ -196,6 +196,7 @@ async def _course(world: World, strikes: Sequence[ScheduledFault], until_s: floa
     await liveness.converge(world)
     if world.scenario.members is not None:
         await spares.until_full(world)  # a spare that announces late would pay for two epochs in one restart
+        await spares.until_quiet(world)
     world.restart_s = await liveness.restart_cheaply(world)
     if world.scenario.members is not None:
         await spares.exchange(world)

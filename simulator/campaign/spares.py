@@ -16,7 +16,7 @@ from inplace.common.wire import names as wire
 from inplace.simulator.campaign.faults_nodes import set_room
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of, is_together, terminal, until
-from inplace.simulator.campaign.member_rules import policy_of
+from inplace.simulator.campaign.member_rules import fits, policy_of
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.scenario import NAMESPACE
 from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
@@ -40,7 +40,7 @@ async def exchange(world: World) -> None:
         ViolationError: it costs more than it should.
     """
     await until_full(world)
-    if terminal(world):
+    if terminal(world) or members_of(world) is None:
         return
     await _lose_spare(world)
     if not terminal(world):
@@ -80,8 +80,10 @@ def members_of(world: World) -> Members | None:
 def is_full(world: World) -> bool:
     """Say whether as many members train as may, and every other slot's Pod has announced the next epoch."""
     members = members_of(world)
-    if members is None or not is_together(world):
+    if not is_together(world):
         return False
+    if members is None:  # it began with numbers that do not fit its Pods: it has no spares, and all train
+        return not fits(world.jobset)
     slots, pods = available(world), active(world)
     ready = {slot_of(pod) for pod in pods if _has_announced(world, pod, members.epoch + 1) or _plays(members, pod)}
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
@@ -112,6 +114,23 @@ async def until_full(world: World) -> None:
         ViolationError: it does not get there.
     """
     await until(world, lambda: is_full(world) or bool(terminal(world)), GROWN_S, M7)
+
+
+async def until_quiet(world: World) -> None:
+    """Wait until every spare's agent is there and has announced for good.
+
+    One that starts anew, or lost the answer to its announcement, announces once more: that is of no restart.
+
+    Raises:
+        ViolationError: it does not get there.
+    """
+
+    def are_there() -> bool:
+        uids = {pod["metadata"]["uid"] for pod in active(world)}
+        return uids <= world.machine.agents.keys() and all_watch(world)
+
+    await until(world, lambda: are_there() or bool(terminal(world)), TOGETHER_S, M7)
+    await world.clock.sleep(SETTLED_S)
 
 
 async def _lose_spare(world: World) -> None:

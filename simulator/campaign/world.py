@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.client import KubeClient
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
@@ -105,6 +106,7 @@ class World:
         leased = scenario.fence_after_s is not None
         manners = Manners(self.judge, self.clock, self.lease_holder, leased=leased)
         self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
+        self.network.on_lost_answer = self._excuse_announcement
         self.network.on_arrival = manners.arrived
         self.machine = Machine(
             clock=self.clock,
@@ -163,6 +165,14 @@ class World:
     def client(self, name: str) -> KubeClient:
         """Return a client for a component or user that is not under test."""
         return KubeClient(self.network.transport(name, user_name(name)), user_agent=name, field_manager=name)
+
+    def _excuse_announcement(self, client: str, request: Request) -> None:
+        """Count a cause where a lost answer may cost a restart.
+
+        Beside spares the answer says whether an announcement was counted; the next one may be too late (docs/adr/0107).
+        """
+        if self.scenario.members is not None and request.method == "PATCH" and client.startswith("agent/"):
+            self.judge.note_cause()
 
     def note_fault(self, fault: str, what: str) -> None:
         """Count that a fault had an effect, and add its target to the trace."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pytest
 
 from inplace.agent.slot_keeper import SlotKeeper
 from inplace.common.jobset.members import MemberPolicy
+from inplace.common.kube.http.request import Request
 from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
@@ -154,6 +156,54 @@ def test_what_happens_without_faults_is_judged(mistake: Mistake, rule: str) -> N
         found = run_scenario(1, group, (), until_s=5.0, prepare=excuse).violation
     assert found is not None
     assert found.rule == rule
+
+
+@pytest.mark.slow
+def test_a_spare_whose_agent_starts_anew_announces_before_the_restart_that_is_judged() -> None:
+    """Its two announcements are not of one restart: soak seeds 605930 and 607115 said so."""
+    group = replace(GROUP, mode=Mode.CONTAINERS, members=MemberPolicy(Sizes(2, 2), wait_s=5))
+
+    def kill_spare(world: World) -> None:
+        for agent in world.machine.agents.values():
+            if agent.client.startswith("agent/train-workers-0-2-"):
+                agent.process.kill()
+
+    def prepare(world: World) -> None:
+        world.at_calm.append(lambda: kill_spare(world))
+
+    assert run_scenario(6, group, (), until_s=5.0, prepare=prepare).violation is None
+
+
+@pytest.mark.slow
+def test_a_jobset_that_began_with_too_few_slots_has_no_spares() -> None:
+    """All its Pods train, and there is nothing to grow to: soak seed 610285 waited for that."""
+    group = replace(GROUP, pods_per_job=1)
+    assert run_scenario(1, group, (), until_s=5.0).violation is None
+
+
+def test_a_lost_answer_to_an_announcement_may_cost_a_restart() -> None:
+    """Beside spares alone, and of an agent's write alone: soak seed 609779."""
+    causes = {
+        (has_spares, client, method): _causes_of_a_lost_answer(has_spares, client, method)
+        for has_spares in (True, False)
+        for client in ("agent/p0", "controller-0")
+        for method in ("PATCH", "GET")
+    }
+    assert [what for what, count in causes.items() if count] == [(True, "agent/p0", "PATCH")]
+
+
+def _causes_of_a_lost_answer(has_spares: bool, client: str, method: str) -> int:
+    counted = 0
+
+    def lose(world: World) -> None:
+        nonlocal counted
+        before = sum(history.causes for history in world.judge.histories.values())
+        world.network.on_lost_answer(client, Request(method, "/"))
+        counted = sum(history.causes for history in world.judge.histories.values()) - before
+
+    group = GROUP if has_spares else replace(GROUP, members=None)
+    run_scenario(1, group, (), until_s=1.0, prepare=lambda world: world.at_calm.append(lambda: lose(world)))
+    return counted
 
 
 def test_half_of_all_scenarios_have_spares() -> None:
