@@ -143,15 +143,17 @@ AT_THE_END: Final = [
 SMALLER: Final = Scenario(pods_per_job=2, mode=Mode.SUPERVISOR, members=MemberPolicy(Sizes(1, 2), wait_s=5))
 
 
+def at_calm(act: Callable[[World], None]) -> Callable[[World], None]:
+    """Let something be done when all faults have ended."""
+    return lambda world: world.at_calm.append(lambda: act(world))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "rule"), AT_THE_END)
 def test_what_happens_without_faults_is_judged(mistake: Mistake, rule: str) -> None:
     """A group that restarts for a spare, waits for ever, never grows or never ends is found."""
     group = SMALLER if rule in (spares.M6, spares.M7) else GROUP
-
-    def excuse(world: World) -> None:
-        world.at_calm.append(lambda: world.judge.note_cause(9))  # or S7 finds some of them
-
+    excuse = at_calm(lambda world: world.judge.note_cause(9))  # or S7 finds some of them
     with planted(mistake):
         found = run_scenario(1, group, (), until_s=5.0, prepare=excuse).violation
     assert found is not None
@@ -163,47 +165,26 @@ def test_a_spare_whose_agent_starts_anew_announces_before_the_restart_that_is_ju
     """Its two announcements are not of one restart: soak seeds 605930 and 607115 said so."""
     group = replace(GROUP, mode=Mode.CONTAINERS, members=MemberPolicy(Sizes(2, 2), wait_s=5))
 
-    def kill_spare(world: World) -> None:
-        for agent in world.machine.agents.values():
-            if agent.client.startswith("agent/train-workers-0-2-"):
-                agent.process.kill()
+    def kill(world: World) -> None:
+        next(one for one in world.machine.agents.values() if "workers-0-2-" in one.client).process.kill()
 
-    def prepare(world: World) -> None:
-        world.at_calm.append(lambda: kill_spare(world))
-
-    assert run_scenario(6, group, (), until_s=5.0, prepare=prepare).violation is None
+    assert run_scenario(6, group, (), until_s=5.0, prepare=at_calm(kill)).violation is None
 
 
-@pytest.mark.slow
-def test_a_jobset_that_began_with_too_few_slots_has_no_spares() -> None:
-    """All its Pods train, and there is nothing to grow to: soak seed 610285 waited for that."""
-    group = replace(GROUP, pods_per_job=1)
-    assert run_scenario(1, group, (), until_s=5.0).violation is None
+FEW: Final = replace(GROUP, pods_per_job=1)  # it began with too few slots, and has no spares: soak seed 610285
 
 
-def test_a_lost_answer_to_an_announcement_may_cost_a_restart() -> None:
-    """Beside spares alone, and of an agent's write alone: soak seed 609779."""
-    causes = {
-        (has_spares, client, method): _causes_of_a_lost_answer(has_spares, client, method)
-        for has_spares in (True, False)
-        for client in ("agent/p0", "controller-0")
-        for method in ("PATCH", "GET")
-    }
-    assert [what for what, count in causes.items() if count] == [(True, "agent/p0", "PATCH")]
-
-
-def _causes_of_a_lost_answer(has_spares: bool, client: str, method: str) -> int:
-    counted = 0
+@pytest.mark.parametrize(
+    ("group", "client", "count"), [(GROUP, "agent/p0", 1), (GROUP, "controller-0", 0), (FEW, "agent/p0", 1)]
+)
+def test_a_lost_answer_to_an_announcement_may_cost_a_restart(group: Scenario, client: str, count: int) -> None:
+    """Of an agent alone: soak seed 609779."""
 
     def lose(world: World) -> None:
-        nonlocal counted
-        before = sum(history.causes for history in world.judge.histories.values())
-        world.network.on_lost_answer(client, Request(method, "/"))
-        counted = sum(history.causes for history in world.judge.histories.values()) - before
+        world.network.on_lost_answer(client, Request("PATCH", "/"))
+        assert [history.causes for history in world.judge.histories.values()] == [count]
 
-    group = GROUP if has_spares else replace(GROUP, members=None)
-    run_scenario(1, group, (), until_s=1.0, prepare=lambda world: world.at_calm.append(lambda: lose(world)))
-    return counted
+    assert run_scenario(1, group, (), until_s=1.0, prepare=at_calm(lose)).violation is None
 
 
 def test_half_of_all_scenarios_have_spares() -> None:
