@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 SEEDS = range(3)
 CODE = (
-    "from inplace.simulator.campaign.run import run_seed\n"
+    "import inplace.simulator.campaign.%s; from inplace.simulator.campaign.run import run_seed\n"
     f"for s in {SEEDS!r}: o = run_seed(s); print(o.hash, o.events, o.at_s)"
 )
 
@@ -22,8 +22,9 @@ CODE = (
 def hashes(hash_seed: str, first: str) -> str:
     """Run the seeds in a process of their own, which imports a module first."""
     env = os.environ | {"PYTHONHASHSEED": hash_seed}
-    code = f"import inplace.simulator.campaign.{first}\n{CODE}"
-    return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", CODE % first], env=env, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_one_seed_gives_one_trace_in_every_process() -> None:
