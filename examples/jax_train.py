@@ -8,10 +8,9 @@ step is the same one with fewer processes. It depends on its number alone, so it
 Every step gathers (epoch, step) from all processes, and a process that sees two of them ends with an error BEFORE it
 uses the step's result: processes of two generations cannot train together.
 
-Each process saves the whole state in a folder of its own. With CHECKPOINTS_SHARED all have one folder, and process 0
-saves. Where the Pod has memory that outlives a restart (`inplace.keep_dir`), each process also saves every step there.
-After a restart all go on from `inplace.resume_step()`. Where nobody can say it, the newest state that any process can
-read goes to all, so a process may come back with a broken checkpoint or with none.
+Each process saves the whole state in a folder of its own; with CHECKPOINTS_SHARED process 0 saves it for all, and with
+`inplace.keep_dir` each also saves every step in memory. After a restart all go on from `inplace.resume_step()`. Where
+nobody can say it, the newest state that any can read goes to all.
 
 Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
 0's DNS name), COORDINATOR_PORT, POD_IP, MICRO_BATCHES, CHECKPOINT_DIR, CHECKPOINTS_SHARED, CHECKPOINT_EVERY, STEPS (0
@@ -43,8 +42,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import inplace
 
 INPUTS, HIDDEN, SAMPLES = 16, 64, 64  # samples per micro-batch
-LEARNING_RATE, MOMENTUM = 0.02, 0.9
-SEED = 7
+LEARNING_RATE, MOMENTUM, SEED = 0.02, 0.9, 7
 COMPILE_S_MAX = 300
 CHECKPOINT_S_MAX = 60
 CHECKPOINTS_KEPT = 2  # the newest may be broken
@@ -226,10 +224,10 @@ def resume(checkpoints: Checkpoints, memory: Checkpoints | None) -> tuple[int, S
     """Return the step from which all go on, and its state: that of the barrier, else the newest that any can read."""
     agreed = inplace.resume_step()
     if agreed is not None:  # the same for all processes, and all can load it
-        for place in filter(None, (memory, checkpoints)):
-            if (held := place.newest(agreed)[1]) is not None:
-                return agreed, held
-        raise FileNotFoundError(f"expected the state of step {agreed}, which was saved, saw none")
+        held = next((held for place in (memory, checkpoints) if place and (held := place.newest(agreed)[1])), None)
+        if held is None:
+            raise FileNotFoundError(f"expected the state of step {agreed}, which was saved, saw none")
+        return agreed, held
     mine, state = checkpoints.newest()
     steps = multihost_utils.process_allgather(np.int32(mine)).reshape(-1)
     giver = int(steps.argmax())
@@ -320,13 +318,11 @@ def train(settings: Settings) -> bool:
     Whether this process was asked travels with its mark, so that all save after the same step.
     """
     checkpoints = Checkpoints(settings.folder)
-    keep_dir = inplace.keep_dir()
-    memory = None if keep_dir is None else Checkpoints(Path(keep_dir))
+    memory = Checkpoints(Path(folder)) if (folder := inplace.keep_dir()) else None
     meet(settings)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    step, held = resume(checkpoints, memory)
-    written = False  # the checkpoint of the step before
+    (step, held), written = resume(checkpoints, memory), False  # the checkpoint of the step before
     state = jax.tree.map(lambda value: jax.make_array_from_process_local_data(everywhere, value), held)
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     starting = inplace.busy("compile", up_to_s=COMPILE_S_MAX)
@@ -344,16 +340,15 @@ def train(settings: Settings) -> bool:
         marks = np.asarray(marks)
         check_marks(marks, settings.epoch, step)
         asked = marks[:, 2].any()
-        if written and (memory is None or settings.is_shared):
-            inplace.saved(step, shared=settings.is_shared)  # all had written it BEFORE they took part in this step
+        if written and (not memory or settings.is_shared):  # all had written it BEFORE they took part in this step
+            inplace.saved(step, shared=settings.is_shared)
         step += 1
         lost = float(loss)
         say(f"step={step} loss={lost:.9g} epoch={settings.epoch} rank={settings.rank}")
         starting.end()
         written = bool(asked) or step % settings.checkpoint_every == 0
-        if memory is not None or (settings.saves and written):
-            held = {name: np.asarray(value) for name, value in state.items()}
-        if memory is not None:
+        held = {name: np.asarray(value) for name, value in state.items()} if memory or written else {}
+        if memory:
             memory.write(step, held)
             inplace.saved(step)
         if settings.saves and written:
