@@ -18,7 +18,10 @@ SHM: Final = "/dev/shm"  # noqa: S108
 # None of these is a worker's to remove, nor is anything below them.
 _SYSTEM: Final = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "sbin", "sys", "usr")
 _WHOLE: Final = ("home", "media", "mnt", "root", "run", "srv", "var")  # not as a whole
-_OURS: Final = ("/var/run/inplace", "/run/inplace", "/var/run/secrets", "/run/secrets", "/inplace")
+_OURS: Final = (
+    *("/var/run/inplace", "/run/inplace", "/var/run/inplace-keep", "/run/inplace-keep"),
+    *("/var/run/secrets", "/run/secrets", "/inplace"),
+)
 
 
 def problem_of_path(path: str) -> str:

@@ -22,6 +22,9 @@ VOLUME: Final = "inplace-agent"  # the agent's folder, which guards see read-onl
 FOLDER: Final = "/var/run/inplace"
 PROGRESS_VOLUME: Final = "inplace-progress"  # what a worker writes for its agent, and for its next guard
 PROGRESS_FOLDER: Final = f"{FOLDER}/progress"
+KEEP_VOLUME: Final = "inplace-keep"  # what a worker keeps in memory for its next run
+KEEP_FOLDER: Final = "/var/run/inplace-keep"  # beside FOLDER, which guards cannot write
+KEEP_DIR: Final[KubeObject] = {"name": "INPLACE_KEEP_DIR", "value": KEEP_FOLDER}
 # Both are in memory: one that is full refuses what comes, where a disk's would cost the Pod its place (eviction).
 FOLDER_SIZE: Final = "16Mi"  # 1,024 names of ranks, three pages each, and a guard's list of /dev/shm
 COPY_SIZE: Final = "256Mi"  # five times the programs
@@ -133,9 +136,14 @@ def progress_mount() -> KubeObject:
     return {"name": PROGRESS_VOLUME, "mountPath": PROGRESS_FOLDER}
 
 
-def memory_volume(name: str) -> KubeObject:
-    """Return a volume for small files."""
-    return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": FOLDER_SIZE}}
+def keep_mount() -> KubeObject:
+    """Return a worker's mount of what it keeps in memory."""
+    return {"name": KEEP_VOLUME, "mountPath": KEEP_FOLDER}
+
+
+def memory_volume(name: str, size: str = FOLDER_SIZE) -> KubeObject:
+    """Return a volume in memory."""
+    return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
 
 
 def image_mount() -> KubeObject:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from inplace.common.agent_command import GUARD
 from inplace.common.injection import agent_pieces
 from inplace.common.injection.conflicts import conflicts
-from inplace.common.injection.container_resources import agent_resources, amounts_asked, check_resources
+from inplace.common.injection.container_resources import agent_resources, amounts, amounts_asked, check_resources
 from inplace.common.injection.depth import choose_depth, is_held_back
 from inplace.common.injection.finding import Finding, refusal, shown
 from inplace.common.injection.pod_failure_policy import final_codes
@@ -24,6 +24,8 @@ from inplace.common.injection.worker import (
     wrap,
     wrap_entrypoint,
 )
+from inplace.common.jobset.settings import RESTART
+from inplace.common.kube.quantity import parse_quantity, quantity_text
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
@@ -86,7 +88,28 @@ def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
         yield from _add_sidecar(member, workers, options, port)
     else:
         yield from _add_supervisor(member, workers[0], options, port)
+    if size := member.settings.get(wire.KEEP):
+        yield from _keep(member, workers, str(size))
     yield from _add_volumes(member, options)
+
+
+def _keep(member: Member, workers: Sequence[Container], size: str) -> Iterator[Finding]:
+    """Give the workers a folder in memory that outlives their containers; what lies there counts as their memory."""
+    bytes_kept = parse_quantity(size)
+    for worker in workers:
+        limit = amounts(worker, "limits").get("memory")
+        if bytes_kept is None or (limit is not None and limit <= bytes_kept):
+            fix = "files there count as the worker's memory; raise its limit by the volume's size, or keep less"
+            path, found = f"{worker.path}.resources.limits.memory", str(limit and quantity_text(limit, is_bytes=True))
+            yield refusal(path, found, f"more than the {size} of {RESTART.named('keep')}", fix)
+            return
+        yield from add_variables(worker, [dict(agent_pieces.KEEP_DIR)])
+        mounts = fill(worker.raw, "volumeMounts", [])
+        if not any(mounted.get("name") == agent_pieces.KEEP_VOLUME for mounted in mounts):
+            mounts.append(agent_pieces.keep_mount())
+    volumes = fill(member.pod_spec, "volumes", [])
+    if not any(volume.get("name") == agent_pieces.KEEP_VOLUME for volume in volumes):
+        volumes.append(agent_pieces.memory_volume(agent_pieces.KEEP_VOLUME, size))
 
 
 def _workers(member: Member, options: InjectOptions) -> list[Container]:

@@ -26,6 +26,8 @@ DAY_S: Final = 24 * 3600
 SAVE_S_MAX: Final = 3600  # a worker that needs longer does not save for a restart, it hangs
 CLEAN_AFTER_MAX: Final = 1000  # as the agent's, see agent/settings/config.py
 START_WINDOW_S_MAX: Final = 300  # as the agent's, see agent/settings/herd.py
+KEEP_MIN: Final = 2**20  # bytes; one page holds no checkpoint
+KEEP_MAX: Final = 2**50
 BARRIER_S: Final = 600  # a Pod that pulls a large image is there by then
 BARRIER_S_MAX: Final = 7 * DAY_S
 WAIT_S: Final = 60  # longer than a Job takes to replace a Pod (10 s) and a node to pull an image that it has
@@ -184,6 +186,11 @@ def _amount(text: str) -> str | None:
     return text if number is not None and number > 0 else None
 
 
+def _memory(text: str) -> str | None:
+    number = parse_quantity(text)
+    return text if number is not None and KEEP_MIN <= number <= KEEP_MAX and number == int(number) else None
+
+
 RESTART: Final = Setting(
     wire.RESTART,
     "how a group restarts in place; a Pod template may say it for its own Pods",
@@ -198,6 +205,13 @@ RESTART: Final = Setting(
         _whole("save-within", 0, SAVE_S_MAX, "seconds for which a worker may save before a planned stop", "0"),
         _whole("clean-after", 0, CLEAN_AFTER_MAX, "failures in a row that give a Pod clean containers; 0: never", "2"),
         _whole("window", 0, START_WINDOW_S_MAX, "seconds over which a large group spreads its starts", "by its size"),
+        Part(
+            "keep",
+            "an amount of memory such as 64Gi",
+            _memory,
+            "the size of a worker's folder in memory that outlives every restart in place (INPLACE_KEEP_DIR)",
+            "none",
+        ),
     ),
 )
 FAILURES: Final = Setting(
@@ -314,6 +328,7 @@ ON_PODS: Final = {
     "save-within": wire.SAVE_WITHIN,
     "clean-after": wire.CLEAN_AFTER,
     "window": wire.START_WINDOW,
+    "keep": wire.KEEP,
 }
 
 

@@ -66,7 +66,9 @@ GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this
 # What a user writes on a JobSet; common/jobset/settings.py is the table of these keys, with grammar, bounds and words.
 RESTART_IN_PLACE: Final = "inplace.dev/restart-in-place"  # at most so often (docs/adr/0090); common/wire/in_place.py
 RESTART_SCOPE: Final = "inplace.dev/restart-scope"  # what restarts together; on the Pods: the name of their scope
-RESTART: Final = "inplace.dev/restart"  # how: depth, saving, clean containers, start window; on a Pod template as well
+RESTART: Final = (
+    "inplace.dev/restart"  # how: depth, saving, clean containers, start window, kept memory; on a Pod template as well
+)
 BARRIER: Final = "inplace.dev/barrier"  # how long one may wait (docs/adr/0039)
 FAILURES: Final = "inplace.dev/failures"  # what follows failures without progress (docs/adr/0021)
 ESCALATION: Final = "inplace.dev/escalation"  # which restart comes after which failure (docs/adr/0021)
@@ -95,6 +97,7 @@ DEPTH_PROCESS: Final = "process"  # the guard starts its worker's process anew; 
 SAVE_WITHIN: Final = "inplace.dev/save-within"
 CLEAN_AFTER: Final = "inplace.dev/clean-after"
 START_WINDOW: Final = "inplace.dev/start-window"
+KEEP: Final = "inplace.dev/keep"  # the size of the volume in memory that outlives restarts; injection alone reads it
 
 # The scheduling gate of Pods that are told which nodes they avoid (docs/adr/0024). On a Node (docs/adr/0098): the key
 # of the taint that lets Kueue move a Pod away from it, of the label by which such nodes are found, and of the

@@ -25,6 +25,7 @@ from tests.cli.injecting import (
     jobset_of,
     plain,
     pod_spec_of,
+    refused,
 )
 
 ENV = "              env:\n"
@@ -277,3 +278,42 @@ def test_kubelet_tells_how_the_log_of_a_container_ended(depth: dict[str, str], o
     text = plain(worker=f"terminationMessagePolicy: {own}") if own else PLAIN
     (worker,) = pod_spec_of(injected(annotated(text, **depth)))["containers"]
     assert worker.get("terminationMessagePolicy") == policy
+
+
+KEEPS = annotated(restart="keep=64Gi")
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
+def test_workers_get_a_folder_that_outlives_restarts(mode: str) -> None:
+    """In memory, of the size that the JobSet says; the agent does not, and a second injection changes nothing."""
+    pod = pod_spec_of(injected(KEEPS, mode=mode))
+    (worker,) = pod["containers"]
+    assert by_name(worker["env"])["INPLACE_KEEP_DIR"]["value"] == "/var/run/inplace-keep"
+    assert {"name": "inplace-keep", "mountPath": "/var/run/inplace-keep"} in worker["volumeMounts"]
+    volume = {"name": "inplace-keep", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
+    assert [one for one in pod["volumes"] if one["name"] == "inplace-keep"] == [volume]
+    for agent in pod.get("initContainers", ()):
+        assert all(mount["name"] != "inplace-keep" for mount in agent["volumeMounts"])
+    again = injected(injected(KEEPS, mode=mode), mode=mode)
+    assert pod_spec_of(again) == pod
+
+
+def test_nobody_gets_it_unasked() -> None:
+    """Not by other parts of the same annotation."""
+    pod = pod_spec_of(injected(annotated(restart="process")))
+    assert all(volume["name"] != "inplace-keep" for volume in pod["volumes"])
+
+
+@pytest.mark.parametrize("limit", ["32Gi", "64Gi", "65Gi"])
+def test_what_is_kept_must_fit_into_the_workers_memory(limit: str) -> None:
+    """Its files count against the worker's limit."""
+    requests = "requests: {cpu: 50m, memory: 32Mi}"
+    text = KEEPS.replace(requests, f"limits: {{cpu: 50m, memory: {limit}}}")
+    assert text != KEEPS
+    if limit == "65Gi":
+        assert "inplace-keep" in injected(text)
+        return
+    said = refused(text)
+    assert 'containers[name="worker"].resources.limits.memory' in said
+    assert f"{limit}" in said
+    assert "more than the 64Gi of keep in inplace.dev/restart; files there count" in said

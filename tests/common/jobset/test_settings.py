@@ -122,12 +122,13 @@ def test_a_part_is_added_unless_it_is_there() -> None:
 
 def test_pods_carry_what_their_agents_read() -> None:
     """Each part of the restart as an annotation of its own; nothing of a text that cannot be read."""
-    every = "depth=process,save-within=60,clean-after=3,window=9"
+    every = "depth=process,save-within=60,clean-after=3,window=9,keep=64Gi"
     assert carried({wire.RESTART: every}) == {
         wire.RESTART_DEPTH: "process",
         wire.SAVE_WITHIN: "60",
         wire.CLEAN_AFTER: "3",
         wire.START_WINDOW: "9",
+        wire.KEEP: "64Gi",
     }
     assert carried({wire.RESTART: "process,clean-after=3"}) == {}
 
