@@ -182,6 +182,7 @@ SENTENCES: Final = {
         "107](adr/0107-members.md))"
     ),
     "spare_waiting": "this epoch runs without this Pod, which waits as a spare; once in each epoch",
+    "step_unfit": "two runs in a row went on from this step and failed before their first one; the group takes another",
     "standby_released": "the process that waited is the worker of this epoch",
     "standby_unavailable": "`--standby` has no effect, and why",
     "start_put_off": (
