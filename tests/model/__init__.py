@@ -50,6 +50,7 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.p
 * A controller sees the events of one slot's Pods in their order, and decides from no half of a list.
 
 Groups with spares have a world of their own (`tests.model.members`): there a restart of a Pod's containers is one move.
+So have groups whose Pods save steps (`tests.model.resume`), with the same parts.
 Escalation has one (`tests.model.escalations`): windows, steps, the clock, changes of leader; with nodes
 in it, Jobs leave bad domains (`tests.model.bad_domains`). So have restarts in vain, which wait (`tests.model.pacing`):
 when, for how long, and by whose clock.

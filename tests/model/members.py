@@ -46,9 +46,11 @@ from inplace.common.protocol.agent import (
 from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members, Sizes, members_of
 from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.resume import NOTHING, Saved
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire.members import Announced, announcement_text, members_text, read_announcement, read_members
 from tests.model.configurations import kinds
@@ -128,6 +130,9 @@ class MemberPod(NamedTuple):
     asked: bool = False  # this process asked for a consistent view
     worker: tuple[int, int] = NO_WORKER  # epoch, rank + 1
     cut: bool = False
+    saved: Saved = NOTHING  # as announced
+    tells: Saved = NOTHING  # by that PATCH
+    files: Any = None  # what its workers saved (`tests.model.resume`)
 
 
 class Stored(NamedTuple):
@@ -164,6 +169,7 @@ class GroupState(NamedTuple):
     exempt: int = 0
     failed: bool = False
     generations: tuple[int, ...] = ()
+    lines: Any = None  # of training (`tests.model.resume`)
 
 
 Frozen = tuple[Any, ...]
@@ -179,20 +185,25 @@ OWN: Final = (
     "_gone",
     "_trusted",
 )
-_OTHERS: Final = ("sizes", "members", "since", "_seen")
+_OTHERS: Final = ("sizes", "since")
 
 
 class MemberLedgers:
     """Interns ledgers: a controller in a state is one number."""
 
     def __init__(self, config: MembersConfig) -> None:
-        known = [each.name for each in fields(MemberLedger)][-len(OWN) - len(_OTHERS) :]
+        known = [each.name for each in fields(MemberLedger)][len(fields(Ledger)) :]
         assert sorted(known) == sorted((*OWN, *_OTHERS)), f"expected fields {OWN} and {_OTHERS}, saw {known}"
         self.config = config
         self.shape = Shape({JOB: (1, config.slots)})
         self._frozen: list[Frozen] = []
         self._numbers: dict[Frozen, int] = {}
         self._renumbered: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def begun(self, stored: Stored, since: int) -> MemberLedger:
+        """Return the ledger of a controller that begins."""
+        sizes = self.config.sizes
+        return MemberLedger(self.shape, *stored[:2], sizes=sizes, members=stored.members, since=since)
 
     def thaw(self, number: int) -> MemberLedger:
         """Return a ledger that may be changed."""
@@ -264,10 +275,13 @@ class MembersWorld:
 
     def __init__(self, config: MembersConfig) -> None:
         self.config = config
-        self._ledgers = MemberLedgers(config)
+        self._ledgers = self._make_ledgers()
         self._afters: dict[tuple[int, Any], int] = {}
         self._known: dict[tuple[int, int], Known] = {}
         self._seen: dict[tuple[MemberPod, tuple[Stored, ...]], tuple[tuple[str, MemberPod], ...]] = {}
+
+    def _make_ledgers(self) -> MemberLedgers:
+        return MemberLedgers(self.config)
 
     def initial(self) -> GroupState:
         """Return the first ranks at work in epoch 1 (or nobody yet), new Pods in the other slots, and a controller."""
@@ -284,7 +298,7 @@ class MembersWorld:
                 counted = (*counted, pods[at].uid)
         ledger = MemberLedger(self._ledgers.shape, *stored[:2], sizes=config.sizes, members=stored.members)
         for pod in pods:
-            ledger.observe(_view(pod, config, 1))
+            ledger.observe(self._shown_pod(pod, 1))
         none, started = (0,) * len(slots), frozenset(pod.worker for pod in pods if pod.worker != NO_WORKER)
         leader = self._ledgers.intern(ledger)
         return GroupState(
@@ -406,10 +420,12 @@ class MembersWorld:
     def _patches(self, state: GroupState, at: int, pod: MemberPod) -> Iterator[tuple[str, GroupState, str, str]]:
         """Store an announcement; its answer may be lost."""
         epoch, version = pod.request, _newest(self._ledgers, state) + 1
-        after, stored = state, pod._replace(epoch=epoch, ran=pod.memory, request=0, stored=False)
+        after, stored = state, pod._replace(epoch=epoch, ran=pod.memory, request=0, stored=False, saved=pod.tells)
         if not pod.stored:
             after = self._happened(state, stored)
-        text, moved = self._stepped(stored, Accepted(epoch, version), f"PATCH {epoch} is accepted")
+        text, moved = self._stepped(
+            stored, Accepted(epoch, version, stored.saved != NOTHING), f"PATCH {epoch} is accepted"
+        )
         rule, accepted = self._start(after, pod, moved)
         yield f"pod {pod.uid}: {text}", _with(accepted, at, moved), "", rule
         if not pod.stored:
@@ -434,15 +450,20 @@ class MembersWorld:
             match action:
                 case TakeConsistentView():
                     pod = pod._replace(asked=True)
-                case Announce(epoch):
-                    pod = pod._replace(request=epoch)
-                case LiftBarrier(int(epoch)):
-                    members = agent.view.members if agent.view is not None else None
-                    rank = members.rank_of(pod.slot) if members is not None else None
-                    pod = pod._replace(worker=(epoch, -1 if rank is None else rank + 1), memory=epoch)
+                case Announce():
+                    pod = self._announcing(pod, action)
+                case LiftBarrier(int()):
+                    pod = self._lifted(pod, agent.view.members if agent.view is not None else None, action)
                 case RestartInPlace(epoch):
                     pod = self._restarted(pod, epoch)
         return text, pod._replace(agent=self._forgetful(pod.agent))
+
+    def _announcing(self, pod: MemberPod, action: Announce) -> MemberPod:
+        return pod._replace(request=action.epoch)
+
+    def _lifted(self, pod: MemberPod, members: Members | None, action: LiftBarrier) -> MemberPod:
+        rank, epoch = members.rank_of(pod.slot) if members is not None else None, action.epoch or 0
+        return pod._replace(worker=(epoch, -1 if rank is None else rank + 1), memory=epoch)
 
     def _restarted(self, pod: MemberPod, previous: int) -> MemberPod:
         """Start all containers of a Pod anew; of one that leaves, nobody does."""
@@ -487,7 +508,16 @@ class MembersWorld:
     def _happened(self, state: GroupState, pod: MemberPod) -> GroupState:
         """Let the leader see a Pod, later."""
         version = _newest(self._ledgers, state) + 1
-        return state._replace(events=(*state.events, (SEEN, _view(pod, self.config, version))))
+        return state._replace(events=(*state.events, (SEEN, self._shown_pod(pod, version))))
+
+    def _shown_pod(self, pod: MemberPod, version: int) -> PodView:
+        """Return a Pod as a watch event shows it."""
+        text = "" if pod.slot in self.config.upstream else announcement_text(pod.epoch, Announced(pod.ran, pod.saved))
+        told = read_announcement(text, pod.epoch) if pod.epoch else None
+        epoch = None if told is None else pod.epoch
+        saved = None if told is None or told.saved == NOTHING else told.saved
+        slot, ran = Slot(JOB, 0, pod.slot), told.ran if told is not None else 0
+        return PodView(pod.uid, slot, epoch, LIVES[pod.life], version=version, ran=ran, saved=saved)
 
     def _hurt(self, state: GroupState, pod: MemberPod) -> GroupState:
         marks = list(state.marks)
@@ -515,10 +545,9 @@ class MembersWorld:
             yield "the status is lost", state._replace(versions=(Stored(),)), "lost", ""
 
     def _changes_of_leader(self, state: GroupState) -> Iterator[tuple[str, GroupState, str, str]]:
-        synced, deprecated, members = state.versions[-1]
-        newest, shape, sizes = _newest(self._ledgers, state) + 1, self._ledgers.shape, self.config.sizes
+        newest = _newest(self._ledgers, state) + 1
         if self._may(state, "controller") or self._may(state, "handover"):
-            ledger = MemberLedger(shape, synced, deprecated, sizes=sizes, members=members, since=newest)
+            ledger = self._ledgers.begun(state.versions[-1], newest)
             begun = state._replace(leader=self._listed(ledger, state), events=())
             yield "controller: dies; the next one lists everything", begun, "controller", ""
             if state.old < 0:
@@ -632,7 +661,7 @@ class MembersWorld:
     def _listed(self, ledger: MemberLedger, state: GroupState, again: int = 0) -> int:
         for pod in state.pods:
             if pod.life != GONE:
-                ledger.observe(_view(pod, self.config, 0))
+                ledger.observe(self._shown_pod(pod, 0))
         if again:
             ledger.relisted(again)
         return self._ledgers.intern(ledger)
@@ -710,14 +739,6 @@ def _newest(ledgers: MemberLedgers, state: GroupState) -> int:
 def _on_the_wire(members: Members | None) -> Members | None:
     """Return members as others read them."""
     return None if members is None else read_members(members_text(members))
-
-
-def _view(pod: MemberPod, config: MembersConfig, version: int) -> PodView:
-    """Return a Pod as a watch event shows it."""
-    text = "" if pod.slot in config.upstream else announcement_text(pod.epoch, Announced(pod.ran))
-    told = read_announcement(text, pod.epoch) if pod.epoch else None
-    epoch, ran = (None, 0) if told is None else (pod.epoch, told.ran)
-    return PodView(pod.uid, Slot(JOB, 0, pod.slot), epoch, LIVES[pod.life], version=version, ran=ran)
 
 
 def _said(stored: Stored) -> str:

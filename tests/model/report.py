@@ -16,6 +16,7 @@ from tests.model.members import MembersConfig, explore_members
 from tests.model.pacing import PACING_CONFIGS, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
+from tests.model.resume import ResumeConfig, explore_resume
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
 
@@ -24,14 +25,20 @@ ESCALATION_RUNS: Final = tuple(itertools.product(ESCALATIONS, (False, True)))  #
 PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
 
 
-def run_configurations(configs: Sequence[Config], members: Sequence[MembersConfig]) -> list[Result]:
+def run_configurations(
+    configs: Sequence[Config], members: Sequence[MembersConfig], resume: Sequence[ResumeConfig]
+) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     pods = [explore_containers_pod(), explore_process_pod(), explore_entrypoint_pod(), explore_promises()]
     pods.append(explore_bad_domains())
     plans = (_in_parallel(_climb, ESCALATION_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
-    groups = (_in_parallel(explore_members, members), _in_parallel(explore, configs))
+    groups = (
+        _in_parallel(explore_members, members),
+        _in_parallel(explore_resume, resume),
+        _in_parallel(explore, configs),
+    )
     for result in itertools.chain(pods, *plans, *groups):
         results.append(result)
         print(_line(result), flush=True)

@@ -22,6 +22,7 @@ from tests.model.members import MEMBERS_QUICK, MembersConfig, explore_members
 from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
+from tests.model.resume import RESUME_QUICK, ResumeConfig, explore_resume
 from tests.model.rules import S3
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
@@ -44,6 +45,16 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 def test_no_reachable_state_of_a_group_with_spares_breaks_a_rule(config: MembersConfig) -> None:
     """Each epoch has its ranks once, only members that were counted run, and no spare restarts anybody."""
     result = explore_members(config)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", RESUME_QUICK, ids=str)
+def test_no_reachable_state_of_a_group_that_saves_steps_breaks_a_rule(config: ResumeConfig) -> None:
+    """All go on from one step, which each can load, and the group always comes together."""
+    result = explore_resume(config)
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
