@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from inplace.common.protocol import agent as machine
@@ -15,11 +15,13 @@ from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members, Sizes
 from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
+from inplace.common.protocol.resume import LOCAL_STEPS_MAX, NOTHING, Resume, Saved, local_after
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire.members import Announced, announcement_text, members_text, read_announcement, read_members
 from inplace.common.wire.names import (
     MEMBERS_FIELD,
     RAN,
+    SYNCED_EPOCH,
     epoch_annotations,
     epoch_of_pod,
     epochs_of_status,
@@ -48,7 +50,11 @@ class ScriptPod:
     lagging: bool = False  # kubelet does not report this Pod
     ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
     announced: int = 0  # the epoch in its own file, independent of the annotation
-    version: int = 0  # of its object; counted where there are spares
+    version: int = 0  # of its object
+    copies: dict[int, int] = field(default_factory=dict)  # its own steps, and the epoch that made each
+    shared: int | None = None
+    unfit: int | None = None
+    tells: Saved = NOTHING  # with the PATCH on the wire
 
 
 @dataclass(slots=True)
@@ -97,7 +103,9 @@ class ScriptCluster:
     def _view(self, pod: ScriptPod | None, *, consistent: bool = False) -> View:
         if pod is not None and pod.stale is not None:
             return pod.stale
-        return View(*epochs_of_status(self.status), self.in_place, consistent, self._members())
+        synced, deprecated = epochs_of_status(self.status)
+        lists = (self.status.get(SYNCED_EPOCH) or 0) >= synced
+        return View(synced, deprecated, self.in_place, consistent, self._members(), lists)
 
     def _members(self) -> Members | None:
         return read_members(self.status.get(MEMBERS_FIELD))
@@ -110,17 +118,14 @@ class ScriptCluster:
         """Return the ledger of a controller that begins with a consistent list."""
         epochs = epochs_of_status(self.status)
         if self.sizes is None:
-            return Ledger(self.shape, *epochs)
+            return Ledger(self.shape, *epochs, self._members())
         if self.pods:
             self.version += 1  # of the list
         since = self.version if self.pods else 0
         return MemberLedger(self.shape, *epochs, sizes=self.sizes, members=self._members(), since=since)
 
     def _learn(self, ledger: Ledger) -> None:
-        if isinstance(ledger, MemberLedger):
-            ledger.learn(*epochs_of_status(self.status), self._members())
-        else:
-            ledger.learn(*epochs_of_status(self.status))
+        ledger.learn(*epochs_of_status(self.status), self._members())
 
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
@@ -150,9 +155,10 @@ class ScriptCluster:
         match action:
             case machine.TakeConsistentView():
                 self.spent["watches"] += 1
-            case machine.Announce(epoch):
+            case machine.Announce(epoch, resume):
                 self.spent["patches"] += 1
                 pod.on_the_wire = pod.announced = epoch
+                pod.tells = _told_of(pod, epoch, resume)
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
             case machine.LiftBarrier() | pod_machine.StartWorker():
@@ -161,7 +167,9 @@ class ScriptCluster:
                 self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
                 pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
                 self._report(pod)
-                return [] if rank is None else [f"pod {pod.name}: runs as rank {rank}"]
+                said = [] if rank is None else [f"pod {pod.name}: runs as rank {rank}"]
+                resume = action.resume
+                return said if resume is None else [*said, f"pod {pod.name}: from {resume.kind} step {resume.step}"]
             case machine.RestartInPlace() | machine.GiveUp() | pod_machine.Leave():
                 pod.agent = None
         return []
@@ -171,12 +179,13 @@ class ScriptCluster:
         epoch, pod.on_the_wire = pod.on_the_wire, 0
         if stored:
             pod.annotations = epoch_annotations(epoch)
-            if self.sizes is not None:
-                pod.annotations[RAN] = announcement_text(epoch, Announced(max((0, *pod.ran))))
+            if self.sizes is not None or pod.tells != NOTHING:
+                pod.annotations[RAN] = announcement_text(epoch, Announced(max((0, *pod.ran)), pod.tells))
             self._changed(pod)
         if pod.agent is None:
             return []
-        lines = self._step(pod, Accepted(epoch, pod.version) if answered else NotAccepted(epoch))
+        accepted = Accepted(epoch, pod.version, pod.tells != NOTHING)
+        lines = self._step(pod, accepted if answered else NotAccepted(epoch))
         return [line for line in lines if not line.endswith((": waits", ": runs"))]
 
     def _report(self, pod: ScriptPod) -> None:
@@ -186,7 +195,9 @@ class ScriptCluster:
     def _rank_of(self, pod: ScriptPod) -> int | None:
         """Return the rank that a Pod's agent has read for it."""
         view = pod.agent.view if pod.agent is not None else None
-        return None if view is None or view.members is None else view.members.rank_of(pod.slot)
+        if self.sizes is None or view is None or view.members is None:
+            return None
+        return view.members.rank_of(pod.slot)
 
     def _decide(self, controller: Controller, *, waited: bool = False) -> Decision:
         ledger = controller.ledger
@@ -212,12 +223,12 @@ class ScriptCluster:
             except RemoteProtocolError as error:
                 lines.append(f"controller: pod {name}: {error}")
                 epoch = None
-            slot, ran = Slot(JOB, *divmod(pod.slot, self.parallelism)), 0
-            if self.sizes is not None:
-                announced = read_announcement(pod.annotations.get(RAN), epoch)
-                epoch, ran = (None, 0) if announced is None else (epoch, announced.ran)
-            view = PodView(pod.uid, slot, epoch, pod.life, pod.reported, version=pod.version, ran=ran)
-            controller.ledger.observe(view)
+            slot = Slot(JOB, *divmod(pod.slot, self.parallelism))
+            told = read_announcement(pod.annotations.get(RAN), epoch)
+            epoch = None if told is None and self.sizes is not None else epoch
+            saved = None if told is None or told.saved == NOTHING else told.saved
+            view = PodView(pod.uid, slot, epoch, pod.life, pod.reported, version=pod.version, saved=saved)
+            controller.ledger.observe(view if told is None else replace(view, ran=told.ran))
             controller.seen.add(pod.uid)
         return lines
 
@@ -244,6 +255,15 @@ class ScriptCluster:
             self._learn(controller.ledger)
         said += [f"recreate Job {job}" for _, job in sorted(decision.recreate)]
         return [f"{by}: {', '.join(said) or '-'}"]
+
+
+def _told_of(pod: ScriptPod, epoch: int, resume: Resume | None) -> Saved:
+    """Return what a Pod tells; of copies older than the epoch before, it keeps only those."""
+    older = tuple(sorted((step for step, made in pod.copies.items() if made != epoch - 1), reverse=True))
+    kept = local_after(older, resume)
+    pod.copies = {step: made for step, made in pod.copies.items() if made == epoch - 1 or step in kept}
+    local = sorted(set(pod.copies) - {pod.unfit}, reverse=True)[:LOCAL_STEPS_MAX]
+    return Saved(tuple(local), pod.shared, pod.unfit)
 
 
 def _shown(action: machine.Action | pod_machine.Action) -> str:

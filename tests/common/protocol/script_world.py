@@ -165,6 +165,17 @@ class ScriptWorld(ScriptCluster, Vocabulary):
             self._report(pod)
         return []
 
+    def do_saved(self, name: str, *steps: str, shared: str = "", unfit: str = "") -> list[str]:
+        """`saved 1 4 5 shared=4`: the worker made steps of which its Pod has its part, and one that all can load.
+
+        `saved 1 unfit=5`: step 5 turned out to be unfit.
+        """
+        pod = self.pods[name]
+        pod.copies |= dict.fromkeys(map(int, steps), pod.ran[-1])
+        pod.shared = int(shared) if shared else pod.shared
+        pod.unfit = int(unfit) if unfit else None if pod.unfit in pod.copies and steps else pod.unfit
+        return []
+
     # Annotations and PATCHes.
 
     def do_annotate(self, name: str, text: str = "") -> list[str]:
