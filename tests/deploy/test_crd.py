@@ -154,6 +154,7 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_STALL,
         wire.COLUMN_STACKS,
         wire.COLUMN_NOTICES,
+        wire.COLUMN_MEMBERS,
     }
     assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
     assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (

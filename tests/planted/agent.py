@@ -12,13 +12,16 @@ from inplace.agent.announce.jobset_events import is_of
 from inplace.agent.announce.jobset_requests import list_request
 from inplace.agent.worker_keeper import WorkerKeeper
 from inplace.common.protocol.agent import Accepted
+from inplace.common.protocol.resume import NOTHING, Saved
 from inplace.simulator.cluster.model_worker import ChildWorker
 from tests.planted.bug import Area, hunted
 from tests.planted.mistake import instead_of
 
 
-async def _announces_by_hope(original: Callable[..., Coroutine[Any, Any, Any]], self: Announcer, epoch: int) -> Any:
-    await original(self, epoch)
+async def _announces_by_hope(
+    original: Callable[..., Coroutine[Any, Any, Any]], self: Announcer, epoch: int, saved: Saved = NOTHING
+) -> Any:
+    await original(self, epoch, saved)
     return Accepted(epoch)
 
 
