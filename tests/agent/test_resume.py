@@ -118,3 +118,16 @@ async def test_a_pod_whose_ranks_told_nothing_keeps_no_file(tmp_path: Path) -> N
         assert await one.announced(2) == ("2", "v1,epoch=2,ran=1")
         await until(lambda: (tmp_path / "epoch").read_text() == "2", "the epoch")
         assert not (tmp_path / "epoch.saved").exists()
+
+
+async def test_a_run_in_vain_is_counted_before_the_containers_start_anew(tmp_path: Path) -> None:
+    """In depth `containers` the agent ends with the worker, and the next one goes on counting."""
+    (tmp_path / "progress").mkdir()
+    (tmp_path / "progress" / ".pod.saved").write_text("v1 1 110.100 50\n")
+    (tmp_path / "epoch").write_text("1")
+    async with pod(tmp_path, RESUMED + "sys.exit(3)\n", depth="containers") as one:
+        assert (await one.announced(1))[1] == "v1,epoch=2,ran=0,local=110.100,shared=50"
+        one.show(2, 1, Members(2, 3, seen=VERSION, resume=Resume(110, local=True)))
+        assert (await one.guard.finished())[0] == 3
+        assert await one.agent.wait() != 0
+        assert (tmp_path / "epoch.saved").read_text() == "v1 2 110.100 50 - 110 1"

@@ -51,7 +51,7 @@ def test_ready_alone_loads_nothing_but_this_package() -> None:
     done = run(code + "print(json.dumps(sorted(set(sys.modules) - before)))")
     assert done.stderr == ""
     loaded = {name.removeprefix("inplace.") for name in json.loads(done.stdout)}
-    assert loaded <= {"__future__", "time", "last_words", "rank_file", "rank_numbers", "standby"}
+    assert loaded <= {"__future__", "time", "last_words", "line_file", "rank_file", "rank_numbers", "resume", "standby"}
 
 
 @pytest.mark.parametrize("value", ["tell:9999:1", "tell:x:y", "tell", "tell:0:0", "later:3:4", ":::"])
