@@ -26,7 +26,7 @@ KEEP_VOLUME: Final = "inplace-keep"  # what a worker keeps in memory for its nex
 KEEP_FOLDER: Final = "/var/run/inplace-keep"  # beside FOLDER, which guards cannot write
 KEEP_DIR: Final[KubeObject] = {"name": "INPLACE_KEEP_DIR", "value": KEEP_FOLDER}
 # Both are in memory: one that is full refuses what comes, where a disk's would cost the Pod its place (eviction).
-FOLDER_SIZE: Final = "16Mi"  # 1,024 names of ranks, three pages each, and a guard's list of /dev/shm
+FOLDER_SIZE: Final = "16Mi"  # hundreds of ranks, four pages each, and a guard's list of /dev/shm
 COPY_SIZE: Final = "256Mi"  # five times the programs
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
 LINK_FILE: Final = f"{FOLDER}/link"  # agent/settings/address.py has it as a guard's default

@@ -257,6 +257,18 @@ def test_depth_and_settings_are_the_jobsets() -> None:
         assert metadata["annotations"].get(wire.RESTART_DEPTH) == depth
 
 
+def test_what_a_worker_keeps_is_the_jobsets() -> None:
+    """The volume has the size that the JobSet says; a worker whose memory cannot hold it keeps the agent out."""
+    asks = plain(annotations={wire.RESTART: "keep=64Gi"})
+    built, findings = job_of(asks)
+    volume = {"name": "inplace-keep", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
+    assert volume in built["spec"]["template"]["spec"]["volumes"]
+    assert findings == []
+    built, (finding,) = job_of(changed(asks, f"{POD}.containers.0.resources", {"limits": {"memory": "64Gi"}}))
+    assert "raise its limit by the volume's size, or keep less" in finding
+    assert names(built) == []
+
+
 def test_nodes_without_image_volumes_get_a_copy() -> None:
     """An init container runs first and copies the agent's programs to a folder of the Pod."""
     settings = JobSettings(agent=InjectOptions(copies_image=True))
