@@ -14,7 +14,7 @@ from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.pod_record import Record
 from inplace.common.protocol.pod_view import PodLife
-from inplace.common.wire.members import read_announcement
+from inplace.common.wire.members import Announced, read_announcement
 from tests.model.configurations import kinds
 from tests.model.members import MembersConfig, explore_members
 from tests.planted.bug import checked
@@ -195,7 +195,7 @@ MEMBER_BUGS: Final = (
     checked(
         "members: upstream's announcement is counted",
         _shown_by(0, "", upstream=frozenset({2}), **_LATE),
-        instead_of(read_announcement, lambda original, text, epoch: original(text, epoch) or 0),
+        instead_of(read_announcement, lambda original, text, epoch: original(text, epoch) or Announced(0)),
         stories="members",
     ),
     checked(
