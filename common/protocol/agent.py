@@ -120,8 +120,8 @@ class Announce:
 
     Args:
         epoch: to announce.
-        resume: from which step this Pod's last run went on: which steps it may tell of (`resume.local_after`). None
-            where it was no member of that run.
+        resume: from which step the epoch before went on: which steps this Pod may tell of (`resume.local_after`). None
+            where it was no member of that epoch. It need not have run in it.
     """
 
     epoch: int
