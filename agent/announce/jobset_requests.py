@@ -108,7 +108,7 @@ def announcement_request(
 def saved_in(config: AgentConfig, memory: EpochFile, epoch: int, resume: Resume | None) -> Saved:
     """Return what this Pod could load, for the announcement of `epoch`, and keep it; see `agent.progress.saved_steps`.
 
-    `resume` is from where its last run went on.
+    `resume` is from where the epoch before went on; this Pod need not have run in it.
     """
     folder = config.progress_dir
     if not folder or (memory.recall_saved() is None and not has_saved(folder)):

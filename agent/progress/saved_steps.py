@@ -67,7 +67,7 @@ class RankSteps:
 
 
 def saved_steps(folder: str, memory: EpochFile, epoch: int, resume: Resume | None) -> Saved:
-    """Return what this Pod tells with the announcement of `epoch`; `resume` is from where its last run went on."""
+    """Return what this Pod tells with the announcement of `epoch`; `resume` is from where epoch - 1 did."""
     kept = recall(memory)
     if kept.epoch == epoch:
         return kept.saved
