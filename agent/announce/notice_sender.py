@@ -1,10 +1,10 @@
 """
 Tell the group of a worker that runs with one PATCH of this Pod, and hear from the status what other Pods tell.
 
-`agent.progress.rank_notices` says what there is to tell. A Pod tells each kind once in an epoch, and that it is busy
-again and again while that lasts. When a loss stops being a number, it does so in all Pods: so a Pod waits for a moment
-of its own (`agent.announce.report_delay`), and tells nothing that the status says already. Nothing waits for the PATCH,
-and whatever becomes of it, training goes on. docs/adr/0104
+`agent.progress.rank_notices` says what there is to tell. A Pod tells each kind once in an epoch, that it is busy again
+and again while that lasts, and of a silence also its end. When a loss stops being a number, it does so in all Pods: so
+a Pod waits for a moment of its own (`agent.announce.report_delay`), and tells nothing that the status says already.
+Nothing waits for the PATCH, and whatever becomes of it, training goes on. docs/adr/0104
 """
 
 from __future__ import annotations
@@ -102,22 +102,26 @@ class NoticeSender:
 
     def _is_known(self, notice: Notice) -> bool:
         """Say whether the group knows enough of this already, or the notice's epoch is over."""
-        from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, STEPS
+        from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, PAUSE, STALL, STEPS
 
         if notice.epoch != self._epoch():
             return True
         if notice.kind == BUSY:
             return self._excused_until_s - self._clock.monotonic_s() > ANEW_SHARE * notice.value
         listed = self._of_kind(notice.kind)
-        if notice.kind == LOSS:  # a rank whose loss was bad earlier tells, even if another Pod has told already
+        is_listed = any(entry.get("pod") == self._config.pod_name for entry in listed)
+        if notice.kind == PAUSE:  # it takes a stall back: nobody else heard of this silence
+            return all(entry.get("pod") != self._config.pod_name for entry in self._of_kind(STALL))
+        if notice.kind in (LOSS, STALL) and not is_listed:
+            # Who was the first, or is furthest behind, tells even if other Pods have told already.
             steps = [entry.get("step") for entry in listed]
             return bool(listed) and (notice.step is None or any(_is_at_most(step, notice.step) for step in steps))
         if notice.kind == STEPS:
             return bool(listed)
-        return len(listed) >= LISTED_MAX or any(entry.get("pod") == self._config.pod_name for entry in listed)
+        return is_listed or len(listed) >= LISTED_MAX
 
     async def _tell(self, notice: Notice) -> None:
-        from inplace.common.wire.notice import BUSY, notice_text
+        from inplace.common.wire.notice import BUSY, PAUSE, STALL, notice_text
 
         is_busy = notice.kind == BUSY
         delay_s = report_delay_s(self._config.herd.size, self._rng.random())
@@ -128,6 +132,8 @@ class NoticeSender:
         which = {"kind": notice.kind, "rank": notice.rank, "step": notice.step, "value": notice.value}
         self._log.info("notice_told", epoch=notice.epoch, **which)
         next_s = ANEW_SHARE * notice.value if is_busy else NEVER_S
+        if notice.kind in (STALL, PAUSE):  # the next silence is a longer one, so an epoch has few of them
+            next_s = float(notice.value)
         try:
             await self._patches.send(notice_request(self._config, text), SEND_S_MAX)
             self._metrics.requests["patch", "ok"] += 1

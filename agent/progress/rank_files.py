@@ -61,6 +61,15 @@ def forget_steps(path: str) -> None:
                     os.unlink(name, dir_fd=folder)
 
 
+def has_steps(path: str) -> bool:
+    """Say whether a rank's file, or any other that is not hidden, lies in the folder."""
+    try:
+        with open_folder(path) as folder:
+            return any(not name.startswith(".") and name != ELASTIC_FILE for name in first_names(folder))
+    except OSError:
+        return False  # there is none, or it is gone meanwhile
+
+
 @contextmanager
 def open_folder(path: str, above: int | None = None) -> Iterator[int]:
     """Give a descriptor of a folder that is no link.

@@ -5,6 +5,8 @@ What the ranks of a running worker make its Pod tell the group, although nobody 
     slow    the rank's own work took SLOW_FACTOR times as long as before, in each of its newest four blocks of steps
     steps   the same of whole steps, where the script does not say how long it waited: the rank may be a healthy one
     busy    a rank has been in a busy phase for BUSY_SHARE of the stall limit: its peers in other Pods wait for it
+    stall   a rank makes no step for longer than this Pod's workers ever took for one (common.protocol.learned_limit)
+    pause   such a silence is over
 
 The rank of a notice is the one that is worst off. Pure; docs/adr/0104.
 """
@@ -15,8 +17,8 @@ from collections.abc import Iterator
 
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.rank import RankNumbers, RankState
-from inplace.common.protocol.stall import StallState
-from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS, Notice
+from inplace.common.protocol.stall import StallState, silence
+from inplace.common.wire.notice import BUSY, LOSS, PAUSE, SLOW, STALL, STEPS, Notice
 
 LOSS_STEPS: Final = 20  # a single overflow is what loss scaling lives with
 SLOW_FACTOR: Final = 2.0  # equal ranks stay below: tests/agent/progress/test_rank_notices.py has 10,000 seeds
@@ -33,10 +35,15 @@ def notices_of(state: StallState, wall_s: float) -> Iterator[Notice]:
     if state.epoch is None:
         return
     epoch = state.epoch
-    stall_s = state.settings.stall_after_s
+    limits_s = [limit for limit in (state.settings.stall_after_s, state.learned.limit_s) if limit is not None]
+    stall_s = min(limits_s, default=None)  # the peers' is about the same
     if stall_s is not None and (busy := _busiest(state, stall_s)) is not None:
         left_s = busy.seen.busy_s_max - (state.watched_s - busy.changed_s)
         yield Notice(epoch, BUSY, max(1, round(min(left_s, stall_s))), busy.seen.name, busy.seen.step, wall_s)
+    if (silent := silence(state)) is not None:
+        yield Notice(epoch, STALL, round(silent.silent_s), silent.rank, silent.step, wall_s)
+    elif (pause := state.pause) is not None:
+        yield Notice(epoch, PAUSE, round(pause.silent_s), pause.rank, pause.step, wall_s)
     told = [(rank, numbers) for rank in state.ranks if (numbers := rank.seen.numbers) is not None]
     bad = [(rank, numbers) for rank, numbers in told if numbers.bad >= LOSS_STEPS]
     if bad:

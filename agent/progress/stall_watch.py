@@ -1,9 +1,9 @@
 """
-Watch the worker once somebody sets a limit: the environment, or the JobSet's annotation at any time.
+Watch the worker once its ranks report steps, or somebody sets a limit: the environment, or the JobSet's annotation.
 
-The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotation comes with the views that an agent
-gets anyway, so it costs no request. Every worker is told the folder for its steps, so a limit holds at once, also for
-one that started without. docs/adr/0060
+The watchdog (`agent.progress.watchdog`) is loaded by then; an agent whose worker reports nothing needs none of it. The
+annotation comes with the views that an agent gets anyway, so it costs no request. Every worker is told the folder for
+its steps, so a limit holds at once, also for one that started without. docs/adr/0060
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from inplace.agent.progress.rank_files import forget_steps, make_folder
+from inplace.agent.progress.rank_files import forget_steps, has_steps, make_folder
 from inplace.agent.report.log import Log
 from inplace.agent.settings.config import AgentConfig
 from inplace.common.bare.typed import Final
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from inplace.common.protocol.stall import StallState
 
 PREPARE_S_MAX: Final = 1.0  # the worker's start waits this long for its folder
+FIRST_LOOK_S: Final = 5.0  # from one look for a first step to the next
 
 
 class StallWatch:
-    """One agent's watchdog, if there is a limit.
+    """One agent's watchdog, if there is something to watch.
 
     Args:
         config: has the environment's settings, which win over the annotation.
@@ -56,11 +58,10 @@ class StallWatch:
         self._watchdog: Watchdog | None = None
         self._epoch: int | None = None  # of the newest worker
         self._is_watched = False  # since it started
-        self._is_limited = asyncio.Event()
+        self._is_needed = asyncio.Event()  # there is a watchdog
         self._preparing: threading.Thread | None = None  # there is only ever one: a file system may hang
-        if config.watch is not None and config.watch.limits.are_set:
-            self._watchdog = self._made(config.watch, config.watch.limits)
-            self._is_limited.set()
+        if config.watch is not None and (config.watch.limits.are_set or config.watch.pattern):
+            self._make_watchdog(config.watch, config.watch.limits)
 
     @property
     def folder(self) -> str:
@@ -91,22 +92,17 @@ class StallWatch:
             self._log.warning("stall_limits_unused", message=problem, then="nobody watches the worker")
             return
         if self._watchdog is None:
-            self._watchdog = self._made(own, limits)
+            self._make_watchdog(own, limits)
         else:
             self._watchdog.change(limits)
-        if limits.are_set:
-            self._is_limited.set()
-        else:
-            self._is_limited.clear()
         self._log.info(
             "stall_limits", stall_after_s=limits.stall_after_s, start_stall_after_s=limits.start_stall_after_s
         )
 
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts."""
-        self._epoch, self._is_watched = epoch, self._is_limited.is_set()
-        if self._is_watched:
-            assert self._watchdog is not None
+        self._epoch, self._is_watched = epoch, self._watchdog is not None
+        if self._watchdog is not None:
             self._watchdog.begin(epoch)
         elif self.folder and (self._preparing is None or not self._preparing.is_alive()):
             self._preparing = threading.Thread(target=_prepare, args=(self.folder,), daemon=True)
@@ -119,13 +115,43 @@ class StallWatch:
         on_stall: Callable[[WorkerStalled], object],
         on_look: Callable[[StallState], object] = lambda _: None,
     ) -> None:
-        """Look at the worker of `begin`, once there is a limit, until it stalls; see `Watchdog.watch`."""
+        """Look at the worker of `begin` until it stalls, once its ranks report steps or there is a limit."""
         if not self._is_watched:
-            await self._is_limited.wait()
+            await self._until_needed()
             assert self._watchdog is not None
             self._watchdog.begin(self._epoch, runs=True)
         assert self._watchdog is not None
         await self._watchdog.watch(worker, on_stall, on_look)
+
+    async def _until_needed(self) -> None:
+        """Wait for a limit, or for a first step; then there is a watchdog."""
+        while not self._is_needed.is_set():
+            try:
+                async with self._clock.timeout(FIRST_LOOK_S):
+                    await self._is_needed.wait()
+            except TimeoutError:
+                if self._watchdog is None and await self._has_steps():
+                    from inplace.agent.settings.watch_settings import WatchSettings
+                    from inplace.common.protocol.rank import StallSettings
+
+                    own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
+                    self._make_watchdog(own, StallSettings())
+
+    async def _has_steps(self) -> bool:
+        """Say whether a rank has reported a step; False while an earlier look hangs."""
+        if not self.words_folder or (self._preparing is not None and self._preparing.is_alive()):
+            return False
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[bool] = loop.create_future()
+
+        def look() -> None:
+            answer = has_steps(self.folder)
+            with suppress(RuntimeError):  # the loop is closed: this process ends
+                loop.call_soon_threadsafe(_answer, found, answer)
+
+        self._preparing = threading.Thread(target=look, daemon=True)
+        self._preparing.start()
+        return await found
 
     def excuse(self, for_s: float) -> None:
         """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""
@@ -136,15 +162,22 @@ class StallWatch:
         """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""
         return self._watchdog.finish() if self._watchdog is not None else ""
 
-    def _made(self, own: WatchSettings, limits: StallSettings) -> Watchdog:
+    def _make_watchdog(self, own: WatchSettings, limits: StallSettings) -> None:
+        self._is_needed.set()
         if self._make is not None:
-            return self._make(own, limits, self._clock, self._log)
+            self._watchdog = self._make(own, limits, self._clock, self._log)
+            return
         from functools import partial
 
         from inplace.agent.progress.watchdog import Watchdog, open_files
 
         files = partial(open_files, own, are_pids_ours=not self._config.link_file)
-        return Watchdog(limits, files, clock=self._clock, log=self._log)
+        self._watchdog = Watchdog(limits, files, clock=self._clock, log=self._log)
+
+
+def _answer(found: asyncio.Future[bool], answer: bool) -> None:
+    if not found.done():  # the worker ended meanwhile
+        found.set_result(answer)
 
 
 def _prepare(folder: str) -> None:

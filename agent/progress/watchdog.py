@@ -2,7 +2,8 @@
 The watchdog: it looks at the worker's progress files, and reports a worker that hangs.
 
 `common.protocol.stall` decides. This module looks each `period_s` from a thread, because a hung file system may block a
-look for ever; then nothing is judged until the look returns. It is imported only where a limit is set.
+look for ever; then nothing is judged until the look returns. It is imported once a rank reports its steps, or a limit
+is set.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Watchdog:
     """Watches one worker after the other.
 
     Args:
-        limits: without any, no worker is watched.
+        limits: without any, no worker is ended.
         open_files: gives the worker's files, anew for each worker.
         run: begins a look, which may hang, beside the event loop.
     """
@@ -134,6 +135,7 @@ class Watchdog:
         self._epoch: int | None = None
         self._state = StallState(limits)
         self._thread: Work | None = None  # there is only ever one: a file system that hangs costs no more
+        self._changed = asyncio.Event()  # other limits hold: they may want an earlier look
         self._is_on = False
         self._has_begun = False  # the files of the newest worker are marked, and it has not ended
         self._problem = ""
@@ -144,6 +146,7 @@ class Watchdog:
         """Let other limits hold from now on."""
         self.limits = limits
         self._state, _ = step(self._state, LimitsChanged(limits))
+        self._changed.set()
 
     def excuse(self, for_s: float) -> None:
         """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""
@@ -157,11 +160,11 @@ class Watchdog:
 
         Args:
             epoch: of the worker; None where in-place restart is off.
-            runs: the worker started without a limit, and there is one now.
+            runs: the worker started before anybody watched it.
         """
         self._is_on = self._has_begun = self._is_seen = False
         self._see_s = 0.0  # the pace is that of one worker: restarts are bounded
-        if epoch is None or not self.limits.are_set:
+        if epoch is None:
             return
         self._epoch, found = epoch, list[str]()
         files = self._files = self._open_files()  # a look that still hangs keeps its own
@@ -172,7 +175,8 @@ class Watchdog:
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = self._has_begun = bool(found)
-        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s(), runs))
+        fresh = StallState(self.limits, learned=self._state.learned)
+        self._state, _ = step(fresh, WorkerStarted(epoch, self._clock.monotonic_s(), runs))
 
     async def watch(
         self,
@@ -191,7 +195,10 @@ class Watchdog:
         """
         ran = worker.runs()
         while self._is_on:
-            await self._clock.sleep(self.limits.period_s)
+            with suppress(TimeoutError):
+                async with self._clock.timeout(self.limits.period_s):
+                    await self._changed.wait()
+            self._changed.clear()
             ran, ran_before = worker.runs(), ran
             if not (ran and ran_before):
                 self._state, _ = step(self._state, Looked(self._clock.monotonic_s(), Look(self._epoch, problem="-")))

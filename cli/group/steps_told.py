@@ -15,16 +15,15 @@ from inplace.cli.connection import Connection
 from inplace.cli.group.pod_facts import PodFact, roles_of
 from inplace.cli.group.state import GroupState, group_state
 from inplace.common.injection.as_made import as_made
-from inplace.common.injection.pod_roles import Member, group_of, members
+from inplace.common.injection.pod_roles import Member, group_of
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.headline import GroupPhase, SlotState
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import PODS, KubeObject
-from inplace.common.wire import names as wire
+from inplace.common.kube.timestamps import precise_time
 
 READ_BYTES_MAX: Final = 262_144  # of the log, from the begin of the epoch on
-VARIABLES: Final = frozenset(("STALL_AFTER_S", "START_STALL_AFTER_S"))  # where no limit is, nothing more is loaded
 KUBELET_S_MAX: Final = 5.0  # for the answer; one that hangs costs a look so long
 SKEW_S_MAX: Final = 10.0  # between the controller's clock and a node's; a line names its epoch: older ones do no harm
 EVENTS: Final = re.compile(rb'"event": "(barrier_lifted|steps_begun)", "epoch": (\d+)')
@@ -38,10 +37,8 @@ async def with_steps(
     Why a log cannot be read is added to `unread`.
     """
     places = [(scope, first) for scope in state.scopes if (first := scope.slots.first.get(SlotState.RUNS))]
-    if state.phase is not GroupPhase.RUNNING or not places or not watches_hangs(raw):
+    if state.phase is not GroupPhase.RUNNING or not places:
         return state
-    from inplace.common.kube.timestamps import precise_time  # few groups have a limit
-
     scope, name = places[0]
     slot = next((pod.slot for pod in pods if pod.name == name), None)
     member = next((one for one in group_of(as_made(raw).jobset) if slot and one.name == slot.replicated_job), None)
@@ -58,7 +55,7 @@ async def with_steps(
     events = {(event, int(epoch)) for event, epoch in EVENTS.findall(body)}
     if (b"steps_begun", scope.synced) in events:
         return group_state(raw, pods, reporting=frozenset({name}))
-    if (b"barrier_lifted", scope.synced) not in events:
+    if (b"barrier_lifted", scope.synced) not in events and sees_steps(raw):
         unread.append(
             f"the begin of epoch {scope.synced} in the log of Pod {name}, so it is not known whether its ranks report "
             "steps: kubelet has that part of the log no more"
@@ -66,12 +63,8 @@ async def with_steps(
     return state
 
 
-def watches_hangs(jobset: KubeObject) -> bool:
-    """Say whether a limit makes agents notice a worker that hangs: lint's rule, on the Jobs that would be made."""
-    annotations = jobset["metadata"].get("annotations") or {}
-    containers = (one for member in members(jobset) for one in member.every_container)
-    if not (wire.STALL in annotations or any(VARIABLES & one.env.keys() for one in containers)):
-        return False
+def sees_steps(jobset: KubeObject) -> bool:
+    """Say whether an agent can see what ranks report: lint's rule, on the Jobs that would be made."""
     from inplace.cli.lint.stall import is_unwatched  # with the agent's settings; few answers need them
 
     return not is_unwatched(as_made(jobset).jobset)

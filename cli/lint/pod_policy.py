@@ -12,7 +12,7 @@ from typing import Final
 from inplace.cli.lint.agent_policies import checks_of, lease_s, save_within_s
 from inplace.cli.lint.init_containers import init_sentence
 from inplace.cli.lint.pod import deadline_sentence
-from inplace.cli.lint.stall import is_unwatched, stall_limits
+from inplace.cli.lint.stall import is_unwatched, is_watched, stall_limits
 from inplace.common.injection.depth import holds_back, kubelets_own
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, group_of
@@ -45,7 +45,7 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(lambda member, _agent: _held_back(member))
     yield from say(lambda member, agent: _hang(member, agent, jobset))
     if restart_on(jobset.annotations) and is_unwatched(raw):
-        yield f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
+        yield f"No agent sees its worker's steps, so {wire.RESTART_ON} has no effect."
     yield from say(_check)
     yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))
@@ -78,7 +78,12 @@ def _held_back(member: Member) -> str:
 def _hang(member: Member, agent: Container, jobset: JobSet) -> str:
     limits = stall_limits(member, agent)
     if not limits.are_set:
-        return f"A worker that hangs is not noticed: no watchdog is on ({absence(jobset, STALL)})."
+        if not is_watched(member, agent):
+            return "A worker that hangs is not noticed: its agent cannot see its steps."
+        return (
+            "A rank that makes no step for far longer than before is told of, and nothing restarts because of it "
+            f"({absence(jobset, STALL)})."
+        )
     times = []
     if limits.stall_after_s is not None:
         times.append(f"a step takes longer than {limits.stall_after_s:g} s")

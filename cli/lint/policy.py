@@ -23,7 +23,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import restarts_in_place
-from inplace.common.wire.notice import LOSS, SLOW, STEPS
+from inplace.common.wire.notice import LOSS, SLOW, STALL, STEPS
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
@@ -35,6 +35,7 @@ NOTICES: Final[Mapping[str, str]] = {
     LOSS: "a loss that is no finite number",
     SLOW: "a rank whose own work on a step gets slower",
     STEPS: "steps that get slower",
+    STALL: "a rank that makes no step for far longer than before",
 }
 _SCOPES: Final = {
     BY_GROUP: "Each groupName restarts for itself; maxRestarts and the escalation count for all together.",

@@ -18,6 +18,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
 
+_GUARDED: Final = "use `inplace inject`, whose worker has a guard"
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
 
 
@@ -31,8 +32,7 @@ def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
         return
     where = _place(agent, own, number=0 if limits.stall_after_s is not None else 1)
     if problem:
-        fix = "use `inplace inject`, whose worker has a guard; or remove the limit"
-        yield Finding("stall-unwatched", where, "a limit", problem, fix)
+        yield Finding("stall-unwatched", where, "a limit", problem, f"{_GUARDED}; or remove the limit")
         return
     stall_s, start_s = limits.stall_after_s, limits.start_stall_after_s
     if stall_s is not None and stall_s < SHORT_S:
@@ -53,10 +53,17 @@ def stall_limits(member: Member, agent: Container) -> StallSettings:
     return StallSettings() if problem else limits
 
 
+def is_watched(member: Member, agent: Container) -> bool:
+    """Say whether an agent sees the steps that its worker's ranks report, be there a limit or not."""
+    try:
+        return not _watchdog(member, agent)[2]
+    except ConfigError:
+        return False
+
+
 def is_unwatched(jobset: KubeObject) -> bool:
-    """Say whether no agent of the group watches its worker: then no Pod tells its steps."""
-    agents = [(member, agent) for member in group_of(jobset) if (agent := member.agent) is not None]
-    return not any(stall_limits(member, agent).are_set for member, agent in agents)
+    """Say whether no agent of the group can watch its worker: then no Pod tells its steps."""
+    return not any(is_watched(member, agent) for member in group_of(jobset) if (agent := member.agent) is not None)
 
 
 def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
@@ -67,9 +74,8 @@ def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
     except RemoteProtocolError:
         return  # has a finding of its own
     if is_blind and restart_on(parsed.annotations):
-        path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"
-        fix = f"set {wire.STALL}; with 86400 it looks, and ends hardly any worker"
-        yield Finding("no-effect", path, found, "a watchdog", fix)
+        path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no agent that sees steps"
+        yield Finding("no-effect", path, found, "an agent that watches its worker", _GUARDED)
 
 
 def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSettings, str]:

@@ -14,7 +14,7 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_group, read_pod
 from inplace.cli.group.scope_state import resume_text
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.group.steps_told import watches_hangs, with_steps
+from inplace.cli.group.steps_told import sees_steps, with_steps
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain, vacant_slots
 from inplace.cli.status.queued import read_queued
@@ -28,7 +28,6 @@ from inplace.common.jobset.scopes import Saving
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES
-from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event, events_about
 
 if TYPE_CHECKING:
@@ -119,17 +118,16 @@ def saving_text(saving: Saving) -> str:
     return f"its workers save before a restart, until {until} UTC at the latest (request {one_line(saving.request)})"
 
 
-def unwatched_text(state: GroupState) -> str:
-    """Say that a hang would not be noticed, and what changes that."""
-    command = f"kubectl annotate jobset {state.name} -n {state.namespace} {wire.STALL}=SECONDS"
-    return f"No watchdog is on: a worker that hangs would not be noticed. To switch it on: {command}"
+UNWATCHED: Final = (
+    "No agent can see steps here: a worker that hangs would not be noticed. `inplace inject` gives a worker a guard."
+)
 
 
 def stepless_text(state: GroupState) -> str:
-    """Say that the watchdog has nothing to go by, and how to see what the ranks do."""
+    """Say that the agents have nothing to go by, and how to see what the ranks do."""
     there = f"{state.name} -n {state.namespace}"
     return (
-        "The watchdog is on, and has seen no step in this epoch, so it may not notice a hang. Where the ranks are: "
+        "No rank has reported a step in this epoch, so a hang may not be noticed. Where the ranks are: "
         f"inplace stacks {there}. A script reports its steps with inplace.progress(step)."
     )
 
@@ -176,8 +174,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     elif state.phase is GroupPhase.RUNNING and state.reports_steps:
         lines += [("", ""), ("Nothing keeps it from training.", "green")]
     elif state.phase is GroupPhase.RUNNING and state.jobset is not None:
-        is_watched = watches_hangs(state.jobset.raw)
-        lines += [("", ""), (stepless_text(state) if is_watched else unwatched_text(state), "")]
+        lines += [("", ""), (stepless_text(state) if sees_steps(state.jobset.raw) else UNWATCHED, "")]
     lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
     return lines
 

@@ -15,7 +15,7 @@ from inplace.cli.status.advice import Obstacle
 from inplace.cli.terminal.moments import count_text
 from inplace.common.jobset.notices import GroupNotice, restart_on
 from inplace.common.wire import names as wire
-from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS
+from inplace.common.wire.notice import BUSY, LOSS, SLOW, STALL, STEPS
 
 INPUTS: Final = (
     "look for what changed for all ranks at that step: longer inputs, a slow file system or network; the metric "
@@ -77,10 +77,18 @@ def _of_steps(state: GroupState, ones: Sequence[GroupNotice]) -> Iterator[Obstac
     yield Obstacle("SlowSteps", text, advice, _pods(ones))
 
 
+def _of_stall(state: GroupState, ones: Sequence[GroupNotice]) -> Iterator[Obstacle]:
+    there = f"{state.name} -n {state.namespace}"
+    advice = f"where its ranks were: inplace stacks {there} --last; if it hangs: inplace restart {there}"
+    text = f"{_first(ones)}{_others(ones)}; {_effect(state, STALL)}"
+    yield Obstacle("NoSteps", text, advice, _pods(ones))
+
+
 _OF_KIND: Final[Mapping[str, Callable[[GroupState, Sequence[GroupNotice]], Iterator[Obstacle]]]] = {
     LOSS: _of_loss,
     SLOW: _of_slow,
     STEPS: _of_steps,
+    STALL: _of_stall,
 }
 
 

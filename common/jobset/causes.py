@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire.exit_words import exit_words
-from inplace.common.wire.notice import LOSS, SLOW, STEPS
+from inplace.common.wire.notice import LOSS, SLOW, STALL, STEPS
 
 MESSAGE_CHARS_MAX: Final = 512  # of a failure; it goes into every copy of the JobSet, and kubelet allows 4096
 REASON_CHARS_MAX: Final = 128
@@ -66,6 +66,7 @@ OF_NOTICES: Final[Mapping[str, tuple[Trigger, str]]] = {
     LOSS: (Trigger.LOSS_NOT_FINITE, Trigger.LOSS_NOT_FINITE.reason),
     SLOW: (Trigger.SLOW, Trigger.SLOW.reason),
     STEPS: (Trigger.SLOW, "SlowSteps"),
+    STALL: (Trigger.STALLED, Trigger.STALLED.reason),
 }
 """By kind of notice: what a restart because of it is for, and the reason of its first failure."""
 

@@ -1,10 +1,11 @@
 """
 What the group's Pods tell of workers that run: `status.notices`, and which kinds restart the group.
 
-    inplace.dev/restart-on: "loss+slow"     kinds of common/wire/notice.py but busy; unset: a notice restarts nothing
+    inplace.dev/restart-on: "loss+slow"     of RESTARTING in common/wire/notice.py; unset: a notice restarts nothing
 
 Only notices of running epochs are listed, at most LISTED_MAX of a kind in each scope: the newest busy ones, and of the
-other kinds those of the lowest step. A Pod has one entry of a kind: its newest busy one, and its first of another kind.
+other kinds those of the lowest step. A Pod has one entry of a kind: its newest busy one, and its first of another kind;
+a pause takes the place of its stall.
 Agents read the list: a busy rank excuses its whole scope, and whoever would be one more tells nothing. docs/adr/0104.
 Pure.
 """
@@ -47,7 +48,7 @@ class GroupNotice(StatusRecord, frozen=True):
     def who(self) -> str:
         """Name the rank and its Pod."""
         kind, _, number = self.rank.partition("-")
-        if kind == "pid" and number.isdigit():  # a process without a rank's number: its Pod says more
+        if (kind == "pid" and number.isdigit()) or self.rank == "_":  # no rank's number, or none yet: its Pod says more
             return f"pod {self.pod}"
         rank = f"rank {number}" if kind in ("rank", "jax") and number.isdigit() else f"rank {self.rank}"
         return f"{rank} ({self.pod})"
@@ -56,6 +57,7 @@ class GroupNotice(StatusRecord, frozen=True):
         """Say it for a person."""
         times = f"{self.value / 100:.1f} times as long as before"
         since = "" if self.step is None else f" at step {self.step}"
+        after = "" if self.step is None else f" after step {self.step}"
         match self.kind:
             case "loss":
                 from_step = "" if self.step is None else f" from step {self.step} on"
@@ -64,6 +66,10 @@ class GroupNotice(StatusRecord, frozen=True):
                 return f"{self.who}: its own work on a step takes {times}{since}"
             case "steps":
                 return f"{self.who}: steps take {times}{since}; which rank is slow, steps alone cannot tell"
+            case "stall":
+                return f"{self.who}: no step for {self.value} s{after}, longer than ever before"
+            case "pause":
+                return f"{self.who}: no step for {self.value} s{after}, then it went on"
             case "busy":
                 return f"{self.who} is busy: for {self.value} s no silence of its group is a stall"
         return f"{self.who}: {self.kind}"

@@ -18,7 +18,7 @@ from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 from inplace.common.protocol.members import SLOTS_MAX
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import LONG_S
-from inplace.common.wire.notice import BUSY, KINDS
+from inplace.common.wire.notice import RESTARTING
 from inplace.common.wire.parts import SEEN_CHARS_MAX, parts_of
 from inplace.common.wire.stall_limit import AFTER, EXPECTED, START, parse_limit
 
@@ -45,7 +45,6 @@ NODE_FAILURES_MAX: Final = 8
 NODE_WINDOW_S_MIN: Final = 60
 LEAVE: Final = "leave"
 STAY: Final = "stay"
-RESTARTING: Final = tuple(kind for kind in KINDS if kind != BUSY)  # the notices that may restart a group
 RESOURCE_NAMES: Final = ("cpu", "memory", "ephemeral-storage")
 RESOURCE_KINDS: Final = ("requests", "limits")
 WORKERS: Final = "workers"

@@ -5,7 +5,8 @@ A rank is silent while no look shows its file changed. How long is counted on a 
 looks advance: a look that comes much too late (the agent was stopped, the virtual machine suspended) says nothing about
 the worker. No clock of a file is ever compared with ours, so a clock that jumps changes nothing.
 
-A stall is reported once for each start of a worker; common.protocol.rank says how long a rank may be silent.
+A stall is reported once for each start of a worker; common.protocol.rank says how long a rank may be silent. Without a
+limit that somebody set, `common.protocol.learned_limit` says when its silence is worth telling.
 `step` is pure: the shell looks every `period_s` seconds and performs the returned actions in order.
 """
 
@@ -16,6 +17,7 @@ from enum import Enum
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.learned_limit import LearnedLimits
 from inplace.common.protocol.rank import (
     FIRST_STEPS,
     PERIOD_S_MIN,
@@ -150,6 +152,23 @@ Action = RunStallCommand | Stalled | LimitTooShort
 
 
 @record
+class Silence:
+    """A rank that makes no step for longer than any did before, or did not.
+
+    Args:
+        rank: its name; "" where no rank made itself known.
+        step: its last one before; None when unknown.
+        silent_s: for how long, so far or in all.
+        limit_s: what was learned before.
+    """
+
+    rank: str
+    step: int | None
+    silent_s: float
+    limit_s: float
+
+
+@record
 class StallState:
     """All that the machine remembers.
 
@@ -162,6 +181,8 @@ class StallState:
         ran: the worker ran before it was watched.
         excused_until_s: no silence before this moment of the machine's clock counts: a rank of another Pod is busy.
         found: the stall that is reported once its command is over.
+        learned: what this Pod's workers took so far, those before this one included.
+        pause: the newest silence of this worker that was longer than learned, and that a step ended; None for none.
     """
 
     settings: StallSettings
@@ -176,6 +197,8 @@ class StallState:
     excused_until_s: float = 0.0
     ranks: tuple[RankState, ...] = ()
     found: Stalled | None = None
+    learned: LearnedLimits = LearnedLimits()
+    pause: Silence | None = None
 
 
 @record
@@ -212,9 +235,13 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
         case WorkerStarted(epoch, now_s, runs):
             if state.phase is not StallPhase.OFF:
                 raise InvariantError(f"{event!r} in phase {state.phase.value} of epoch {state.epoch}")
-            return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s, ran=runs), ()
+            learned = state.learned
+            return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s, ran=runs, learned=learned), ()
         case WorkerEnded(now_s):
-            return replace(_advance(state, now_s), phase=StallPhase.OFF, found=None), ()
+            state = _advance(state, now_s)
+            silent = silence(state)
+            learned = state.learned if silent is None else state.learned.with_end(silent.limit_s)
+            return replace(state, phase=StallPhase.OFF, found=None, learned=learned), ()
         case LimitsChanged(settings):
             return replace(state, settings=settings, has_advised=False), ()
         case Excused(now_s, for_s) if state.phase is not StallPhase.OFF:
@@ -233,9 +260,36 @@ def nears_stall(state: StallState) -> bool:
         return False
     if not state.was_heard:
         start_s = state.settings.start_stall_after_s
-        return start_s is not None and state.watched_s - state.excused_until_s > NEAR * start_s
+        is_near = start_s is not None and state.watched_s - state.excused_until_s > NEAR * start_s
+        return is_near or silence(state, NEAR) is not None
     limits = ((rank, limit_s(rank, state.settings, state.watched_s)) for rank in state.ranks)
-    return any(allowed_s is not None and _silent_s(state, rank) > NEAR * allowed_s for rank, allowed_s in limits)
+    if any(allowed_s is not None and _silent_s(state, rank) > NEAR * allowed_s for rank, allowed_s in limits):
+        return True
+    return silence(state, NEAR) is not None
+
+
+def silence(state: StallState, share: float = 1.0) -> Silence | None:
+    """Return the rank that is furthest behind of those that are silent for longer than was learned; None for none.
+
+    Args:
+        state: after a look.
+        share: of what was learned, that its silence has to last.
+    """
+    if state.phase is StallPhase.OFF:
+        return None
+    if not state.was_heard:
+        start_s = state.learned.start_limit_s
+        silent_s = state.watched_s - state.excused_until_s
+        return Silence("", None, silent_s, start_s) if start_s is not None and silent_s > share * start_s else None
+    over = []
+    for rank in state.ranks:
+        allowed_s = _learned_s(state.learned, rank)
+        if allowed_s is not None and _silent_s(state, rank) > share * allowed_s:
+            over.append((rank, allowed_s))
+    if not over:
+        return None
+    rank, allowed_s = min(over, key=lambda found: _order(found[0]))
+    return Silence(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s)
 
 
 def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:
@@ -274,6 +328,17 @@ def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
     file_s = wall_s - rank.seen.modified_s
     latest_s = looks_s + LATE_PERIODS * state.settings.period_s  # it changed up to one late look before it was seen
     return file_s if looks_s - PERIOD_S_MIN <= file_s <= latest_s else looks_s
+
+
+def _learned_s(learned: LearnedLimits, rank: RankState) -> float | None:
+    """Return for how long a rank may be silent, as far as that was learned; None is for ever."""
+    if rank.seen.ended:
+        return None
+    if not rank.seen.begun or rank.steps < FIRST_STEPS:
+        return learned.start_limit_s
+    if learned.limit_s is None or not rank.seen.busy:
+        return learned.limit_s
+    return max(float(rank.seen.busy_s_max), learned.limit_s)
 
 
 def _silent_s(state: StallState, rank: RankState) -> float:
@@ -317,19 +382,28 @@ def _note(state: StallState, look: Look) -> StallState:
         raise InvariantError(f"a look at {len(look.ranks)} ranks; at most {RANKS_MAX} are watched")
     known = {rank.seen.name: rank for rank in state.ranks}
     ranks = []
+    learned, pause = state.learned, state.pause
     for seen in look.ranks:
         old = known.get(seen.name)
         if seen.changed and old is None and state.ran:
             ranks.append(running_rank(seen, state.watched_s))
         elif seen.changed:
             ranks.append(changed_rank(old, seen, state.watched_s))
+            if old is not None and old.steps >= FIRST_STEPS and not (old.seen.busy or seen.busy):
+                step_s = _silent_s(state, old)
+                if learned.limit_s is not None and step_s > learned.limit_s:
+                    pause = Silence(seen.name, old.seen.step, step_s, learned.limit_s)
+                learned = learned.with_step(step_s)
         elif old is not None:
             ranks.append(old)
     ended = {seen.name for seen in look.ranks if seen.ended}
     busy = [rank for rank in ranks if rank.is_busy(state.watched_s) and rank.seen.name not in ended]
     if busy:
         ranks = [rank.excused(state.watched_s) if rank.waits_for(busy) else rank for rank in ranks]
-    return replace(state, ranks=tuple(ranks), was_heard=state.was_heard or bool(ranks))
+    if ranks and not state.was_heard and not state.ran:
+        learned = learned.with_start(state.watched_s)
+    was_heard = state.was_heard or bool(ranks)
+    return replace(state, ranks=tuple(ranks), was_heard=was_heard, learned=learned, pause=pause)
 
 
 def _advise(state: StallState) -> tuple[StallState, tuple[Action, ...]]:

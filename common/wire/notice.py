@@ -1,5 +1,5 @@
 """
-What a Pod tells of its worker while it runs: a busy rank that its peers wait for, or numbers that went wrong.
+What a Pod tells of its worker while it runs: a rank that is busy or makes no step, or numbers that went wrong.
 
     text  = "v1,epoch=" epoch ",kind=" kind ",value=" value ",rank=" rank [ ",step=" step ] ",at=" milliseconds
     epoch = of the worker, 1 to 2147483647
@@ -7,8 +7,11 @@ What a Pod tells of its worker while it runs: a busy rank that its peers wait fo
           / "loss"    value is how many steps in a row had a loss that is no finite number, 1 to 9999999
           / "slow"    value is what the rank's own work takes now, in percent of this run's median, 1 to 9999999
           / "steps"   the same of whole steps, waiting for others included: the rank may be a healthy one
+          / "stall"   value is for how many seconds the rank has made no step, 1 to 9999999: longer than any before
+          / "pause"   value is how long a "stall" of this Pod lasted: it is over
     rank  = the name of its progress file: 1 to 32 letters, digits, ".", "_" and "-"
-    step  = its newest one, 0 to 999999999999; of "loss" the first bad one; absent if nobody knows
+    step  = its newest one, 0 to 999999999999; of "loss" the first bad one, of "pause" the one before it; absent if
+        nobody knows
     milliseconds = since the Unix epoch, by the node's clock; 13 digits
 
     v1,epoch=3,kind=slow,value=310,rank=rank-17,step=1200,at=1790000000123
@@ -29,7 +32,10 @@ BUSY: Final = "busy"
 LOSS: Final = "loss"
 SLOW: Final = "slow"
 STEPS: Final = "steps"
-KINDS: Final = (BUSY, LOSS, SLOW, STEPS)
+STALL: Final = "stall"
+PAUSE: Final = "pause"
+KINDS: Final = (BUSY, LOSS, SLOW, STEPS, STALL, PAUSE)
+RESTARTING: Final = (LOSS, SLOW, STEPS, STALL)  # where somebody asks for it
 VALUE_MAX: Final = 9_999_999  # what is more is told as this
 RANK_CHARACTERS_MAX: Final = 32
 LISTED_MAX: Final = 4  # of one kind in one scope, in the status; who would be one more tells nothing

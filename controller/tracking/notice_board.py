@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from inplace.common.jobset.kinds import Pod
 from inplace.common.jobset.notices import GroupNotice, in_order
 from inplace.common.kube.timestamps import precise_time
-from inplace.common.wire.notice import BUSY, LISTED_MAX, Notice
+from inplace.common.wire.notice import BUSY, LISTED_MAX, PAUSE, STALL, Notice
+
+_OTHERS: Final = {STALL: PAUSE, PAUSE: STALL}
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class NoticeBoard:
         of_kind = self._by_kind.setdefault(entry.kind, {})
         if entry.epoch < self._epoch or of_kind.get(entry.pod) == entry:
             return False
+        if (other := _OTHERS.get(entry.kind)) is not None:  # a Pod is silent, or it was
+            self._by_kind.get(other, {}).pop(entry.pod, None)
         kept = in_order([*(one for one in of_kind.values() if one.pod != entry.pod), entry])[:LISTED_MAX]
         self._by_kind[entry.kind] = {one.pod: one for one in kept}
         return entry in kept

@@ -18,10 +18,11 @@ from inplace.agent.settings.config import AgentConfig
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response, TransportError
-from inplace.common.protocol.rank import RankLook, RankNumbers, RankState, StallSettings
-from inplace.common.protocol.stall import StallPhase, StallState
+from inplace.common.protocol.learned_limit import STEPS_MIN, LearnedLimits
+from inplace.common.protocol.rank import FIRST_STEPS, RankLook, RankNumbers, RankState, StallSettings
+from inplace.common.protocol.stall import Silence, StallPhase, StallState
 from inplace.common.wire.names import NOTICE
-from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, SLOW, STEPS, Notice, parse_notice
+from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, PAUSE, SLOW, STALL, STEPS, Notice, parse_notice
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.cluster.model_agent import ModelBarrier
 
@@ -91,6 +92,22 @@ class Scene:
         )
         self.sender.take_look(state)
 
+    def silence(self, last_step: int, silent_s: float, *, is_over: bool = False) -> None:
+        """Take a look at a rank that makes no step, or made one again."""
+        changed_s = 5_000.0 if is_over else 5_000.0 - silent_s
+        rank = RankState(RankLook("rank-17", changed=True, step=last_step + is_over), changed_s, FIRST_STEPS)
+        state = StallState(
+            StallSettings(),
+            StallPhase.WATCHING,
+            epoch=3,
+            watched_s=5_000.0,
+            was_heard=True,
+            ranks=(rank,),
+            learned=LearnedLimits(step_s=10.0, steps=STEPS_MIN),
+            pause=Silence("rank-17", last_step, silent_s, 300.0) if is_over else None,
+        )
+        self.sender.take_look(state)
+
     async def after(self, seconds: float) -> Sequence[Notice]:
         """Return what was told so far, some time later."""
         await asyncio.sleep(seconds)
@@ -122,6 +139,38 @@ async def test_each_kind_is_told_once_in_an_epoch() -> None:
     ]
     assert scene.metrics.ranks_work_s == {"rank-17": 3.1}
     assert scene.metrics.requests["patch", "ok"] == 2
+
+
+async def test_a_silence_is_told_and_taken_back() -> None:
+    """Once while it lasts, then its end, if the status says that this Pod is silent; and the same with the next one."""
+    scene = Scene(Server())
+    listed: list[dict[str, Any]] = []
+    for last_step, silent_s in ((1300, 310), (2000, 1_250)):
+        for _ in range(3):
+            scene.silence(last_step, silent_s)
+            await scene.after(1.0)
+        assert [(one.kind, one.step, one.value) for one in await scene.after(1.0)][-1:] == [
+            (STALL, last_step, silent_s)
+        ]
+        scene.silence(last_step, silent_s + 40, is_over=True)
+        assert (await scene.after(1.0))[-1].kind == STALL, "the status has not said it yet"
+        listed = [entry(STALL, "p-3", silent_s, step=last_step)]
+        scene.sender.take_listed(listed)
+        scene.silence(last_step, silent_s + 40, is_over=True)
+        assert (await scene.after(1.0))[-1].kind == PAUSE
+        scene.sender.take_listed([entry(PAUSE, "p-3", silent_s + 40, step=last_step)])
+        scene.silence(last_step, silent_s + 40, is_over=True)
+        await scene.after(2_000.0)
+    assert [one.kind for one in await scene.after(0.0)] == [STALL, PAUSE, STALL, PAUSE]
+
+
+@pytest.mark.parametrize(("step", "is_told"), [(1299, True), (1300, False), (1301, False)])
+async def test_of_a_hung_collective_those_tell_who_are_furthest_behind(step: int, is_told: bool) -> None:
+    """All ranks are silent, and one of them is to blame."""
+    scene = Scene(Server())
+    scene.sender.take_listed([entry(STALL, "p-9", 310, step=1300)])
+    scene.silence(step, 320)
+    assert bool(await scene.after(1.0)) is is_told
 
 
 @pytest.mark.parametrize(

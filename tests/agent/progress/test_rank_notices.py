@@ -7,9 +7,11 @@ from random import Random
 import pytest
 
 from inplace.agent.progress.rank_notices import LOSS_STEPS, SLOW_FACTOR, notices_of, slowdown, work_s_of
+from inplace.common.bare.record import replace
+from inplace.common.protocol.learned_limit import STEPS_MIN, LearnedLimits
 from inplace.common.protocol.rank import RankLook, RankNumbers, RankState, StallSettings
-from inplace.common.protocol.stall import StallPhase, StallState
-from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS, Notice
+from inplace.common.protocol.stall import Silence, StallPhase, StallState
+from inplace.common.wire.notice import BUSY, LOSS, PAUSE, SLOW, STALL, STEPS, Notice
 from inplace.common.wire.rank_numbers import parse_rank_numbers
 from inplace.rank_numbers import BEFORE_MIN, BLOCK, NEWEST
 from inplace.rank_numbers import RankNumbers as Counting
@@ -19,9 +21,9 @@ RUN = 1 + BLOCK * (1 + BEFORE_MIN + NEWEST)  # steps: the first block is left ou
 WALL_S = 1.79e9
 
 
-def rank(name: str = "rank-0", step: int = 100, changed_s: float = 50.0, **fields: object) -> RankState:
+def rank(name: str = "rank-0", step: int = 100, changed_s: float = 50.0, steps: int = 0, **fields: object) -> RankState:
     """Return a rank as its last change showed it."""
-    return RankState(RankLook(name, changed=True, step=step, **fields), changed_s)  # type: ignore[arg-type]
+    return RankState(RankLook(name, changed=True, step=step, **fields), changed_s, steps)  # type: ignore[arg-type]
 
 
 def state(*ranks: RankState, watched_s: float = 50.0, stall_after_s: float | None = 60.0) -> StallState:
@@ -69,6 +71,25 @@ def test_a_busy_rank_is_told_of_at_half_of_the_limit() -> None:
     assert told(busy, watched_s=651.0) == []
     assert told(busy, watched_s=80.0, stall_after_s=None) == []  # type: ignore[arg-type]
     assert told(rank("rank-0", changed_s=50.0, busy="checkpoint", busy_s_max=600, ended=True), watched_s=80.0) == []
+
+
+def test_a_silence_is_told_until_it_is_over() -> None:
+    """By the rank that is furthest behind, as long as it lasts; then by how long it lasted, until the next one."""
+    learned = LearnedLimits(step_s=10.0, steps=STEPS_MIN)
+    silent = replace(state(rank("rank-1", 99, steps=3), rank("rank-0", steps=3), watched_s=361.0), learned=learned)
+    assert list(notices_of(silent, WALL_S)) == [Notice(3, STALL, 311, "rank-1", 99, WALL_S)]
+    over = replace(silent, watched_s=52.0, pause=Silence("rank-1", 99, 320.0, 300.0))
+    assert list(notices_of(over, WALL_S)) == [Notice(3, PAUSE, 320, "rank-1", 99, WALL_S)]
+    again = replace(over, watched_s=361.0)
+    assert [notice.kind for notice in notices_of(again, WALL_S)] == [STALL]
+
+
+def test_without_a_limit_a_rank_is_busy_for_its_peers_by_what_was_learned() -> None:
+    """Half of it: their silence would be told of."""
+    busy = rank("rank-0", changed_s=50.0, busy="checkpoint", busy_s_max=600, steps=3)
+    learned = LearnedLimits(step_s=10.0, steps=STEPS_MIN)
+    waits = replace(state(busy, watched_s=201.0, stall_after_s=None), learned=learned)
+    assert list(notices_of(waits, WALL_S)) == [Notice(3, BUSY, 300, "rank-0", 100, WALL_S)]
 
 
 def test_where_nothing_restarts_in_place_nothing_is_told() -> None:

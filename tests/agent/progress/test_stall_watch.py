@@ -24,6 +24,8 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import parse_last_progress
+from inplace.common.wire.names import PHASES
 from tests.agent.progress.test_watchdog import STEPS, end, next_epoch, steps, told, watched
 from tests.agent.progress.test_watchdog_files import SlowFiles
 from tests.agent.rig import CONFIG, NotedLog, Running
@@ -188,8 +190,21 @@ async def test_limits_come_with_a_view_whatever_its_form() -> None:
     assert limits_seen("9" * 300_000)[0] == "9" * 40
 
 
-async def test_an_agent_without_limits_loads_no_watchdog() -> None:
-    """Neither with views that have none."""
+async def test_steps_are_seen_without_a_setting(tmp_path: Path) -> None:
+    """In a real supervisor: the agent logs the first step, and the next announcement says how far the worker was."""
+    async with watched(tmp_path, STEPS, RANK="0", STALL_AFTER_S="") as group:
+        await group.said("steps_begun")
+        os.kill(main_of(group), signal.SIGKILL)
+        await next_epoch(group, 2)
+        progress = parse_last_progress(group.server.told(PHASES)[-1])
+        assert progress is not None
+        assert (progress.step or 0) > 20
+        await end(group)
+        assert group.logged("worker_stalled") == []
+
+
+async def test_an_agent_whose_worker_reports_nothing_loads_no_watchdog() -> None:
+    """Neither with views that have no limit."""
     program = f"""
 import sys
 sys.path[:0] = {sys.path!r}

@@ -123,10 +123,9 @@ STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
     ("train", limits("120", "60"), "stall-limits", STALL),
     ("train", _LIMIT, "", ""),
     ("train", both(_LIMIT, limits("120")), "", ""),
-    ("train", _NOTICES, "no-effect", annotation(wire.RESTART_ON)),
-    ("train", both(_NOTICES, limits("120")), "", ""),
+    ("train", _NOTICES, "", ""),
+    ("train-supervisor", both(_NOTICES, env("EPOCH_FILE", of=worker)), "no-effect", annotation(wire.RESTART_ON)),
     ("train", _BAD_NOTICES, "spec-problem", f"metadata.annotations[{wire.RESTART_ON}]"),
-    ("train", both(_NOTICES, limits(start="120")), "", ""),
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),
@@ -139,6 +138,7 @@ STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
 ]
 
 UNWATCHED: list[tuple[Break, Rule, str]] = [  # a startup probe instead of guards
+    (_NOTICES, "no-effect", annotation(wire.RESTART_ON)),
     (limits("120"), "stall-unwatched", STALL),
     (limits(start="120"), "stall-unwatched", STALL),
     (env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),

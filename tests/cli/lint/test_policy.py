@@ -62,7 +62,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
         "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
         f"No node is avoided: a Pod that is replaced may return to its node (failures in {wire.NODES} is not set).",
         "If a group waits longer than 10 min for Pods that are missing, an Event says so, and it waits on.",
-        f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL} is not set).",
+        f"A rank that makes no step for far longer than before is told of, and {UNRESTARTED}",
         f"{GIVEN_UP}until its object is gone ({wire.FENCE_AFTER} is not set).",
         (
             "Only the agent has a token of ServiceAccount inplace-agent. A script that talks to the API server needs "
@@ -272,11 +272,13 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
 
 
 def test_what_restarts_a_group_that_works_is_told() -> None:
-    """Each kind that is named, and that it needs a watchdog."""
+    """Each kind that is named, and that an agent has to see the steps."""
     kinds = "Failures are also: a loss that is no finite number, steps that get slower (inplace.dev/restart-on)."
-    without = f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
-    for stall, told in (("0", [kinds, without]), ("120", [kinds])):
-        document = of_example("train", RESTART_ON="steps+loss", STALL=stall)
+    without = f"No agent sees its worker's steps, so {wire.RESTART_ON} has no effect."
+    for is_seen, told in ((False, [kinds, without]), (True, [kinds])):
+        document = of_example("train-supervisor", RESTART_ON="steps+loss")
+        if not is_seen:
+            env("EPOCH_FILE", of=worker)(document)
         assert [one for one in policy_sentences(document) if one in (kinds, without)] == told
         assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
     document = of_example("train", RESTART_ON="loss", STALL="120")
@@ -328,6 +330,7 @@ def test_a_barriers_deadline_is_told(deadline: str, end: str) -> None:
     assert f"If a group waits longer than {end}" in policy_sentences(annotated(BARRIER=deadline))
 
 
+UNRESTARTED = f"nothing restarts because of it ({wire.STALL} is not set)."
 GIVEN_UP = "A Pod is given up 300 s after Kubernetes says that its node is gone (its default), and the group waits "
 EARLY = "A Pod is replaced as soon as Kubernetes says that its node is gone, and the group waits "
 LEASE = "for its worker's end for at most 70 s. An API server that is away for longer than 60 s ends EVERY worker."
@@ -371,15 +374,15 @@ def test_checks_hangs_and_saving_are_told() -> None:
 
 
 def test_parts_that_differ_are_named() -> None:
-    """Where one replicatedJob has a watchdog, both sentences name theirs."""
+    """Where one replicatedJob has a limit, both sentences name theirs."""
     document = of_example("train-supervisor")
     other = copy.deepcopy(document["spec"]["replicatedJobs"][0]) | {"name": "other"}
     env("STALL_AFTER_S", of=worker, value="30")(document)
     document["spec"]["replicatedJobs"].append(other)
-    hangs = [one for one in policy_sentences(document) if "hangs" in one]
+    hangs = [one for one in policy_sentences(document) if "hangs" in one or "no step" in one]
     assert hangs == [
         "workers: A worker hangs if a step takes longer than 30 s; that is a failure.",
-        f"other: A worker that hangs is not noticed: no watchdog is on ({wire.STALL} is not set).",
+        f"other: A rank that makes no step for far longer than before is told of, and {UNRESTARTED}",
     ]
 
 

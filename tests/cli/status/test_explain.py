@@ -37,16 +37,12 @@ async def test_a_group_that_runs_has_no_cause() -> None:
         assert "Nothing keeps it from training" not in text_of(explanation)
 
 
-async def test_a_group_that_trains_without_a_watchdog_is_told_how_to_get_one() -> None:
-    """A hang looks like training, so its absence is said before it costs a night."""
+async def test_a_group_that_reports_no_steps_is_told_how_to() -> None:
+    """A hang looks like training, so what does not show one is said before it costs a night."""
     async with training() as cluster:
         text = text_of(await explained(cluster))
-        assert "a worker that hangs would not be noticed" in text
-        assert f"kubectl annotate jobset train -n default {wire.STALL}=SECONDS" in text
-        for limit, is_told in (("0", True), ("600", False)):
-            body = {"metadata": {"annotations": {wire.STALL: limit}}}
-            await cluster.client().patch(JOBSETS, "default", "train", body)
-            assert ("would not be noticed" in text_of(await explained(cluster))) is is_told
+        assert "No rank has reported a step in this epoch, so a hang may not be noticed." in text
+        assert "A script reports its steps with inplace.progress(step)." in text
 
 
 async def test_a_worker_crash_is_named() -> None:

@@ -233,25 +233,17 @@ async def test_a_lease_that_may_not_be_read_is_said() -> None:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize(
-    ("lost", "limit", "third"),
-    [(False, "", ""), (False, "60", "/log?"), (True, "", "/leases/")],
-    ids=["unwatched", "watched", "a Pod is lost"],
-)
-async def test_status_reads_one_object_more_at_most(
-    capsys: pytest.CaptureFixture[str], lost: bool, limit: str, third: str
-) -> None:
-    """The log of one Pod where all run and a watchdog is on, the Lease where something does not run, else nothing."""
-    group = example_of(2)
-    jobset_of(group)["metadata"]["annotations"] = {wire.STALL: limit} if limit else {}
-    async with training(2, group=group) as cluster:
+@pytest.mark.parametrize(("lost", "third"), [(False, "/log?"), (True, "/leases/")], ids=["all run", "a Pod is lost"])
+async def test_status_reads_one_object_more(capsys: pytest.CaptureFixture[str], lost: bool, third: str) -> None:
+    """The log of one Pod where all run, the Lease where something does not run."""
+    async with training(2, group=example_of(2)) as cluster:
         if lost:
             cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
             await until(cluster, lambda: any(one["status"].get("reason") == "NodeLost" for one in cluster.pods()))
         spy = Spy(cluster.server)
         await run_status.__wrapped__(spy.connection(), "train", output="json", watch=False)  # type: ignore[attr-defined]
         paths = [request.path for request in spy.asked]
-        assert len(paths) == (3 if third else 2)
+        assert len(paths) == 3
         assert third in paths[-1]
         line = json.loads(capsys.readouterr().out)["headline"]
         assert ("no rank reports steps" in line) is not lost

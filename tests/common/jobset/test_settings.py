@@ -75,7 +75,7 @@ BAD = [
     (STALL, "0.1", "after: expected seconds from 0.5 to 604800, or 0 for off, saw '0.1'"),
     (STALL, "start=soon", "start: expected seconds from 0.5 to 604800, or 0 for off, saw 'soon'"),
     (STALL, "nan", "saw 'nan'"),
-    (RESTART_ON, "busy", "expected some of loss, slow, steps, with + between, saw 'busy'"),
+    (RESTART_ON, "busy", "expected some of loss, slow, steps, stall, with + between, saw 'busy'"),
     (RESTART_ON, "loss,slow", "saw 'loss,slow'"),
     (NODES, "9", "failures: expected an integer from 1 to 8, saw '9'"),
     (NODES, "failures=2,within=59", "within: expected an integer from 60 to 2592000, saw '59'"),

@@ -137,7 +137,8 @@ def test_a_worker_that_dies_meanwhile_is_no_stall() -> None:
     dog.state, _ = step(dog.state, WorkerEnded(dog.now_s))
     assert step(dog.state, StallCommandEnded()) == (dog.state, ())
     dog.state, _ = step(dog.state, WorkerStarted(6, dog.now_s))
-    assert dog.state == StallState(dog.state.settings, StallPhase.WATCHING, 6, looked_s=dog.now_s)
+    learned = dog.state.learned
+    assert dog.state == StallState(dog.state.settings, StallPhase.WATCHING, 6, looked_s=dog.now_s, learned=learned)
 
 
 def test_without_limits_nothing_is_a_stall() -> None:

@@ -14,7 +14,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.notice import BUSY, KINDS, VALUE_MAX, Notice, notice_text, parse_notice
 
 ADMITTED = re.compile(
-    r"^v1,epoch=[1-9][0-9]{0,9},kind=(busy|loss|slow|steps),value=[1-9][0-9]{0,6},rank=[A-Za-z0-9._-]{1,32}(,step=(0|[1-9][0-9]{0,11}))?,at=[0-9]{13}$"
+    r"^v1,epoch=[1-9][0-9]{0,9},kind=(busy|loss|slow|steps|stall|pause),value=[1-9][0-9]{0,6},rank=[A-Za-z0-9._-]{1,32}(,step=(0|[1-9][0-9]{0,11}))?,at=[0-9]{13}$"
 )  # deploy/admission/agents.yaml
 notices = st.builds(
     Notice,

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from inplace.common.jobset.kinds import POD_CODEC, Pod
 from inplace.common.jobset.notices import ENTRIES_MAX, GroupNotice, in_order, listed, restart_on
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
-from inplace.common.wire.notice import KINDS, LISTED_MAX, Notice, notice_text
+from inplace.common.wire.notice import KINDS, LISTED_MAX, PAUSE, STALL, Notice, notice_text
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.controller.crew import Crew
@@ -105,7 +106,8 @@ entries = st.builds(
 @given(st.lists(entries, max_size=40))
 def test_the_board_lists_what_sorting_them_all_lists(told: list[GroupNotice]) -> None:
     """It keeps LISTED_MAX of a kind and forgets the rest at once, and still lists the right ones."""
-    one_each = list({(one.scope, one.kind, one.pod): one for one in told}.values())
+    # A Pod is silent, or it was: one of the two at a time.
+    one_each = list({(one.scope, one.kind.replace(PAUSE, STALL), one.pod): one for one in told}.values())
     boards = {scope: NoticeBoard() for scope in ("", "a")}
     for one in one_each:
         boards[one.scope].put(one)
@@ -117,6 +119,21 @@ def test_the_board_lists_what_sorting_them_all_lists(told: list[GroupNotice]) ->
             assert [one for one in found if (one.scope, one.kind) == (scope, kind)] == list(in_order(of_kind))[
                 :LISTED_MAX
             ]
+
+
+def test_a_pause_takes_the_place_of_its_stall() -> None:
+    """And a stall that of the pause before it, as often as that happens; other Pods' entries stay."""
+    board = NoticeBoard()
+    other = GroupNotice(STALL, 3, "", 301, "rank-1", 41, "b", "n", "2026-01-01T00:00:00.000000Z")
+    mine = replace(other, rank="rank-0", pod="a")
+    assert board.put(other)
+    assert board.put(mine)
+    over = replace(mine, kind=PAUSE, value=420)
+    assert board.put(over)
+    assert sorted((one.kind, one.pod) for one in board.entries()) == [(PAUSE, "a"), (STALL, "b")]
+    longer = replace(mine, value=1_300, at="2026-01-01T01:00:00.000000Z")
+    assert board.put(longer)
+    assert sorted((one.kind, one.pod, one.value) for one in board.entries()) == [(STALL, "a", 1_300), (STALL, "b", 301)]
 
 
 def test_the_list_never_has_more_than_the_crd_takes() -> None:
