@@ -29,15 +29,14 @@ from typing import Final
 from benchmarks.figures import Figures, flags
 from benchmarks.progress import measure
 from inplace.common.jobset.goodput import FIELD, Goodput, after_run, goodput_of
+from inplace.common.protocol.last_progress import LastProgress, last_progress
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import (
-    LastProgress,
     Look,
     Looked,
     StallState,
     WorkerEnded,
     WorkerStarted,
-    last_progress,
     step,
 )
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress

@@ -21,6 +21,7 @@ from inplace.agent.settings.watch_settings import WatchSettings
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
+from inplace.common.protocol.last_progress import last_progress
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.protocol.stall import (
     LATE_PERIODS,
@@ -35,7 +36,6 @@ from inplace.common.protocol.stall import (
     StallState,
     WorkerEnded,
     WorkerStarted,
-    last_progress,
     nears_stall,
     step,
 )

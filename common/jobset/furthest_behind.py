@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, Trigger, failure_of_entry, trigger_of
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.last_line import is_peers_sign
 
 NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet

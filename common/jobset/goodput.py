@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import unix_time
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 
 FIELD: Final = "goodput"
 

@@ -17,7 +17,7 @@ from inplace.common.jobset.escalation import step_of_restart, uses_of
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import SlowRanks
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_line import is_peers_sign
 

@@ -180,3 +180,8 @@ def limit_s(rank: RankState, settings: StallSettings, watched_s: float) -> float
     if rank.fastest_s is not None and rank.fastest_s > stall_s:
         return STEP_TIME_FACTOR * rank.fastest_s
     return stall_s
+
+
+def behind(rank: RankState) -> tuple[bool, int, float, str]:
+    """Sort ranks by how far they are behind: the lowest step, then the longest silence."""
+    return rank.seen.step is None, rank.seen.step or 0, rank.changed_s, rank.seen.name

@@ -20,14 +20,13 @@ from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.learned_limit import LearnedLimits
 from inplace.common.protocol.rank import (
     FIRST_STEPS,
-    PERIOD_S_MIN,
     STEP_TIME_FACTOR,
     RankLook,
     RankState,
     StallSettings,
+    behind,
     changed_rank,
     limit_s,
-    pace,
     running_rank,
 )
 
@@ -201,27 +200,6 @@ class StallState:
     pause: Silence | None = None
 
 
-@record
-class LastProgress:
-    """What the Pod's next announcement says of the worker before it: of its rank that was furthest behind, and slowest.
-
-    Args:
-        step: its last step, 0 to 10^12 - 1; None when unknown.
-        quiet_s: seconds for which it had made no step when the worker ended, >= 0.
-        made: steps that it made after its first one, >= 1; None when unknown, or there were none.
-        pace_s: seconds that each of them took on average; None with `made`.
-        work_s: the median of the seconds that its slowest rank itself worked on a step, > 0; None when unknown.
-        work_rank: that rank's number, >= 0; None if it has none.
-    """
-
-    step: int | None
-    quiet_s: float
-    made: int | None = None
-    pace_s: float | None = None
-    work_s: float | None = None
-    work_rank: int | None = None
-
-
 def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...]]:
     """Advance the machine by one event.
 
@@ -288,46 +266,8 @@ def silence(state: StallState, share: float = 1.0) -> Silence | None:
             over.append((rank, allowed_s))
     if not over:
         return None
-    rank, allowed_s = min(over, key=lambda found: _order(found[0]))
+    rank, allowed_s = min(over, key=lambda found: behind(found[0]))
     return Silence(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s)
-
-
-def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:
-    """Return how far the worker was that ended last, or runs, of its rank that is furthest behind.
-
-    None when no rank of it made itself known, unless a first step was waited for.
-
-    Args:
-        state: after the last look.
-        wall_s: Unix time of that; None when unknown.
-    """
-    if not state.ranks:
-        waits = state.settings.start_stall_after_s is not None and not state.was_heard
-        return LastProgress(None, state.watched_s) if waits else None
-    rank = min(state.ranks, key=_order)
-    made, pace_s = pace(rank.seen)
-    return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s, *_most_work(state))
-
-
-def _most_work(state: StallState) -> tuple[float | None, int | None]:
-    """Return what the slowest rank's own work on a step takes, and that rank's number, as far as they are known."""
-    works = [(rank.seen.numbers, rank.seen.name) for rank in state.ranks]
-    told = [(numbers.recent_s, name) for numbers, name in works if numbers and numbers.waits and numbers.recent_s]
-    if not told:
-        return None, None
-    work_s, name = max(told)
-    kind, _, number = name.partition("-")
-    return work_s, int(number) if kind in ("rank", "jax") and number.isdigit() else None
-
-
-def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
-    """Return for how long a rank has not changed: by its file's time, where the looks say that it may be right."""
-    looks_s = state.watched_s - rank.changed_s
-    if wall_s is None or rank.seen.modified_s is None:
-        return looks_s
-    file_s = wall_s - rank.seen.modified_s
-    latest_s = looks_s + LATE_PERIODS * state.settings.period_s  # it changed up to one late look before it was seen
-    return file_s if looks_s - PERIOD_S_MIN <= file_s <= latest_s else looks_s
 
 
 def _learned_s(learned: LearnedLimits, rank: RankState) -> float | None:
@@ -432,10 +372,5 @@ def _find_stall(state: StallState, look: Look) -> Stalled | None:
             over.append((rank, allowed_s))
     if not over:
         return None
-    rank, allowed_s = min(over, key=lambda found: _order(found[0]))
+    rank, allowed_s = min(over, key=lambda found: behind(found[0]))
     return Stalled(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s, rank.seen.busy)
-
-
-def _order(rank: RankState) -> tuple[bool, int, float, str]:
-    """Sort ranks by how far they are behind: the lowest step, then the longest silence."""
-    return rank.seen.step is None, rank.seen.step or 0, rank.changed_s, rank.seen.name

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.bounds import STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.parts import VERSION
 from inplace.common.wire.phases import DIGITS_MAX, MILLISECONDS_MAX, parse_numbers
 

@@ -13,8 +13,8 @@ from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
 from inplace.common.jobset.marked_nodes import MarkedPod
 from inplace.common.jobset.service import Service
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.protocol.lease import fenced_in_s
-from inplace.common.protocol.stall import LastProgress
 
 
 class BlockedPods:

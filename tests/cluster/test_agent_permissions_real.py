@@ -18,7 +18,7 @@ from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http.request import Request
 from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX
 from inplace.common.protocol.bounds import STEP_MAX as PROGRESS_STEP_MAX
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import last_progress_text
 from inplace.common.wire.phases import MILLISECONDS_MAX, RestartPhase, phases_text

@@ -18,7 +18,7 @@ from inplace.common.jobset.slow_ranks import NAMED_MAX as SLOW_MAX
 from inplace.common.jobset.slow_ranks import SlowRank, SlowRanks
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.bounds import STEP_MAX
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.notice import KINDS, VALUE_MAX
 from inplace.common.wire.phases import MILLISECONDS_MAX
 from inplace.simulator.cluster.manifests import custom_resource_definitions

@@ -20,8 +20,8 @@ from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.protocol.members import Sizes
-from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics

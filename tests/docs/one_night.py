@@ -82,6 +82,13 @@ async def _night(folder: Path) -> list[tuple[str, str]]:
         async def until_runs(epoch: int) -> None:
             await until(lambda: len(_steps(data, epoch)) == PODS)
 
+        async def until_trains() -> None:
+            """Wait for the log line that says so: an agent looks for steps now and then."""
+            await until(lambda: all(_is_ready(pod) for pod in cluster.pods()))
+            async with cluster.clock.timeout(TIMEOUT_S):
+                while "it trains" not in await asyncio.to_thread(_printed, cluster, "explain train", folder):
+                    await cluster.clock.sleep(0.5)
+
         async def ask(lines: list[str]) -> None:
             printed.extend([(line, await asyncio.to_thread(_printed, cluster, line, folder)) for line in lines])
 
@@ -89,7 +96,7 @@ async def _night(folder: Path) -> list[tuple[str, str]]:
         await until_runs(1)
         await until_runs(2)
         (data / EMPTY).write_text("1")
-        await until(lambda: all(_is_ready(pod) for pod in cluster.pods()))
+        await until_trains()
         await ask(bug)
         await until(lambda: sorted(_steps(data, 2)) == [29] + [30] * (PODS - 1))
         await ask(hang)
@@ -98,10 +105,7 @@ async def _night(folder: Path) -> list[tuple[str, str]]:
         (data / SILENT).unlink()
         (data / SILENT).write_text("1")
         await until_runs(3)
-        await until(lambda: all(_is_ready(pod) for pod in cluster.pods()))
-        async with cluster.clock.timeout(TIMEOUT_S):  # the watchdog looks at the steps now and then
-            while "it trains" not in await asyncio.to_thread(_printed, cluster, end[0], folder):
-                await cluster.clock.sleep(0.5)
+        await until_trains()
         await ask(end)
     return printed
 

@@ -37,9 +37,8 @@ Generated from the code by `make rewrite`; do not edit.
 condition `BarrierWaiting`, the metric `inplace_restart_in_progress` and the alert InplaceBarrierStuck follow the same
 function. The examples have 3 Pods, and epoch 2 runs.
 
-"It trains" needs a rank that reports steps, and an agent that looks at them: the watchdog ([hangs.md](hangs.md)). The
-agent then logs `steps_begun`. `status` and `explain` look for it in the log of one Pod. Without a watchdog no agent
-looks at the steps, and the line is that of ranks that report none.
+"It trains" needs a rank that reports steps ([hangs.md](hangs.md)). Its agent then logs `steps_begun`. `status` and
+`explain` look for it in the log of one Pod.
 
 ## What is known of a slot
 

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 from inplace.common.jobset.causes import Cause, Trigger, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.jobset import JobSet, parse_jobset
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Slot
-from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs

@@ -1,7 +1,7 @@
 """Whether a worker that ends got further than those before it."""
 
 from inplace.agent.progress.worker_progress import WorkerProgress
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.last_progress import LONG_S, last_progress_text
 
 

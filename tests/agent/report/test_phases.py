@@ -15,7 +15,7 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.common.protocol.bounds import STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import TEXT_BYTES_MAX as LAST_BYTES_MAX
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress

@@ -18,7 +18,7 @@ from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput, Run
 from inplace.common.jobset.headline import GroupPhase
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
 from inplace.simulator.cluster.cluster import Cluster

@@ -7,7 +7,7 @@ import pytest
 from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.status.document import blame_text, failure_text
 from inplace.common.jobset.furthest_behind import FurthestBehind
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 
 POD = {"pod": "train-w-0-3", "container": "worker", "node": "n7"}
 

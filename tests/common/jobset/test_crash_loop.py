@@ -7,7 +7,7 @@ import pytest
 from inplace.common.jobset.causes import Trigger, unix_time
 from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_epoch, backoff_of, crash_loop_of
 from inplace.common.jobset.last_restart import EpochEnd
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from tests.common.jobset.test_escalation import time_of
 

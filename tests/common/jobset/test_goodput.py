@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.jobset.goodput import FIELD, Goodput, Run, after_run, goodput_of
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 
 BEGAN_S = 1_790_000_000.0
 

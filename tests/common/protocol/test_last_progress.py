@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from inplace.common.bare.record import replace
+from inplace.common.protocol.last_progress import LastProgress, last_progress
 from inplace.common.protocol.rank import RankNumbers
 from inplace.common.protocol.stall import (
-    LastProgress,
     WorkerEnded,
-    last_progress,
     step,
 )
 from tests.common.protocol.stall_machine import Watchdog, rank

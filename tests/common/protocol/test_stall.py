@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from inplace.common.bare.record import replace
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.last_progress import LastProgress, last_progress
 from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, StallSettings
 from inplace.common.protocol.stall import (
     RANKS_MAX,
-    LastProgress,
     LimitsChanged,
     LimitTooShort,
     Look,
@@ -27,7 +27,6 @@ from inplace.common.protocol.stall import (
     StallState,
     WorkerEnded,
     WorkerStarted,
-    last_progress,
     nears_stall,
     step,
 )

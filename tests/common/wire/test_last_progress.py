@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.protocol.bounds import STEP_MAX
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.last_progress import TEXT_BYTES_MAX, last_progress_text, parse_last_progress
 from inplace.common.wire.phases import PARTS_MAX, RestartPhase, parse_numbers, parse_phases, phases_text
 from inplace.common.wire.phases import TEXT_BYTES_MAX as PHASES_BYTES_MAX

@@ -11,7 +11,7 @@ from inplace.common.jobset.escalation import LEAVES, Use
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.marked_nodes import MarkedPod
 from inplace.common.protocol.decision import Decision
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.plan.steps import plan
 from tests.controller.manifests import changed, jobset

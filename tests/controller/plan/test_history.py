@@ -22,7 +22,7 @@ from inplace.common.jobset.restart_history import (
     with_cost,
     with_restart,
 )
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 
 PAST = PastRestart(2, "", "worker_exit", "2026-11-22T02:39:09Z", 7360, 21, "", "train-workers-3-17-x2x4q", "n-412", 1)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind, silent_of_entry, silent_text
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.stall import LastProgress
+from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.tracking.memories import LastSteps
 from tests.controller.crew import Crew
