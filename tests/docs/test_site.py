@@ -14,7 +14,15 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
 from docs.site_hooks import from_docs, on_page_content
-from tests.docs import decisions_page, logs_page, metrics_page, protocol_page, settings_page, states_page
+from tests.docs import (
+    decisions_page,
+    failure_cost_page,
+    logs_page,
+    metrics_page,
+    protocol_page,
+    settings_page,
+    states_page,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 LINES_MAX: Final = 200
@@ -87,7 +95,7 @@ def test_a_page_is_short(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "generator", [decisions_page, logs_page, metrics_page, protocol_page, settings_page, states_page]
+    "generator", [decisions_page, failure_cost_page, logs_page, metrics_page, protocol_page, settings_page, states_page]
 )
 def test_a_generated_page_is_what_the_code_says(generator: ModuleType) -> None:
     """`make rewrite` would change nothing."""
