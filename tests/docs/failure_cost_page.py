@@ -28,8 +28,8 @@ While a group recovers, all of its nodes do nothing of use. So a failure costs
 
     nodes x price of a node and second x (all workers new + framework ready + steps made again)
 
-The tables are for {NODES:,} nodes at {DOLLARS} dollars an hour, {A_DAY} failures a day, steps of {STEP_S:g} s, and a checkpoint
-on shared storage each {SAVE_S / 60:g} minutes. Replace these numbers by yours: each row is a sum of three.
+The tables are for {NODES:,} nodes at {DOLLARS} dollars an hour, {A_DAY} failures a day, steps of {STEP_S:g} s, and a
+checkpoint on shared storage each {SAVE_S / 60:g} minutes. Replace these numbers by yours: each row is a sum of three.
 
 """
 _WORKER: Final = """## A worker dies, its Pod stays
@@ -48,18 +48,21 @@ From the deletion of the Pod, or from Kubernetes' verdict that its node is dead.
 _TAIL: Final = f"""
 ## Where the numbers come from
 
-* **Pods recreated**: 2m10s at 5,000 nodes, published for JobSet's prototype (KEP-467), as in [comparison.md](comparison.md).
-* **All workers new**: in place 0.8 s for 5,000 Pods, simulated with the real agents and controller; a lost Pod without a spare 13.1 s and
-  with one 0.9 s, both measured on real kubelets with 8 Pods ([numbers.md](numbers.md)).
-* **Framework ready**: PyTorch with four Pods on two cores, from the new process to the first collective: 7.0 s, and with `--standby`
-  3.7 s. A group of thousands needs longer for its communicators, in each row alike.
-* **Steps made again**: half of the time between two saves on average. With memory that outlives the worker, each step saved there, and the
-  step that [the barrier chooses](resume.md): one step at most, measured by `python -m benchmarks.resume`.
-* **A lost Pod** has lost its memory, so all go back to the newest shared step. Here only saving to shared storage more often helps: each
-  {OFTEN_S / 60:g} minutes in the last row. What one save costs is in [numbers.md](numbers.md).
+* **Pods recreated**: 2m10s at 5,000 nodes, published for JobSet's prototype (KEP-467), as in
+  [comparison.md](comparison.md).
+* **All workers new**: in place 0.8 s for 5,000 Pods, simulated with the real agents and controller; a lost Pod
+  without a spare 13.1 s and with one 0.9 s, both measured on real kubelets with 8 Pods ([numbers.md](numbers.md)).
+* **Framework ready**: PyTorch with four Pods on two cores, from the new process to the first collective: 7.0 s, and
+  with `--standby` 3.7 s. A group of thousands needs longer for its communicators, in each row alike.
+* **Steps made again**: half of the time between two saves on average. With memory that outlives the worker, each step
+  saved there, and the step that [the barrier chooses](resume.md): one step at most
+  (`python -m benchmarks.resume`).
+* **A lost Pod** has lost its memory, so all go back to the newest shared step. Here only saving to shared storage
+  more often helps: each {OFTEN_S / 60:g} minutes in the last row. What one save costs is in [numbers.md](numbers.md).
 
-How many failures are of which kind differs from cluster to cluster. Of the 419 unplanned stops of Llama 3 in 54 days on 16,384 GPUs, 78 % were
-hardware, confirmed or suspected ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.4). A GPU's error often ends the process and leaves the Pod.
+How many failures are of which kind differs from cluster to cluster. Of the 419 unplanned stops of Llama 3 in 54 days
+on 16,384 GPUs, 78 % were hardware, confirmed or suspected ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
+section 3.3.4). A GPU's error often ends the process and leaves the Pod.
 """
 
 
