@@ -33,6 +33,7 @@ from inplace.common.jobset import conditions
 from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.escalation import FAIL
+from inplace.common.jobset.failure_class import class_of
 from inplace.common.jobset.settings import STEP_NAMES
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
@@ -265,7 +266,7 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (
         "inplace_first_failure_info",
         "1 for the container that failed first in the last group restart.",
-        (*NAMES, "pod", "node", "container", "reason", "exit_code"),
+        (*NAMES, "pod", "node", "container", "reason", "exit_code", "class"),
     ),
     (
         "inplace_first_silent_seconds",
@@ -304,7 +305,8 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
         yield "inplace_last_restart_timestamp_seconds", names[:2], whole.synced_at_s
     if (failure := whole.first_failure) is not None:
         code = "" if failure.exit_code is None else str(failure.exit_code)
-        labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code)
+        blamed = class_of(whole.trigger, failure).value
+        labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code, blamed)
         yield "inplace_first_failure_info", labels, 1
     if (silent := whole.first_silent) is not None:
         yield "inplace_first_silent_seconds", (*names[:2], silent.pods[0]), silent.progress.quiet_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict
@@ -10,7 +11,8 @@ from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.scope_state import ScopeState
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.status_state import state_of_status
-from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.causes import Failure, Trigger, trigger_of
+from inplace.common.jobset.failure_class import class_words
 from inplace.common.jobset.furthest_behind import silent_text
 from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.jobset.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
@@ -172,7 +174,16 @@ def blame_text(last: LastRestart) -> str:
     if last.trigger == Trigger.STALLED.value and last.first_silent is not None:
         return silent_text(last.first_silent, last.trigger, last.first_failure)
     who = "first to tell of the hang: " if last.trigger == Trigger.STALLED.value else ""
-    return who + failure_text(last.first_failure) if last.first_failure else ""
+    return (
+        who + failure_text(last.first_failure) + class_text(last.trigger, last.first_failure)
+        if last.first_failure
+        else ""
+    )
+
+
+def class_text(trigger: str | None, failure: Mapping[str, Any]) -> str:
+    """Return what was to blame for a failure, for the end of its line: " (memory)"; "" if nobody knows."""
+    return class_words(trigger_of({"trigger": trigger}), Failure.read(failure))
 
 
 def slow_text(slow: SlowRanks) -> str:

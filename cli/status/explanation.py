@@ -18,14 +18,15 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, UNSEEN_END, Obstacle, log_advice
-from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
+from inplace.cli.status.document import TRIGGERS, class_text, failure_text, recreated_text, slow_text
 from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.bare.record import record
-from inplace.common.jobset.causes import Trigger, unix_time
+from inplace.common.jobset.causes import Failure, Trigger, trigger_of, unix_time
 from inplace.common.jobset.crash_loop import backoff_of, crash_loop_of
+from inplace.common.jobset.failure_class import class_of
 from inplace.common.jobset.furthest_behind import silent_text
 from inplace.common.jobset.headline import OWN, WAITING, GroupPhase, Pulse, SlotState
 from inplace.common.jobset.restart_history import history_of
@@ -120,7 +121,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     began_s = unix_time(last.started_at) if last is not None else None
     if last is not None and failure:
         what = "first to tell of the hang" if last.trigger == Trigger.STALLED.value else "first failure"
-        yield Moment(began_s, f"{what}: {failure_text(failure, explained=True)}")
+        words = failure_text(failure, explained=True) + class_text(last.trigger, failure)
+        yield Moment(began_s, f"{what}: {words}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.fields)}")
     if last is not None:
@@ -243,7 +245,11 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
             if waits
             else "it tries again now"
         )
-        yield Obstacle(CRASH_LOOP, text, f"{then}; correct the cause: {log}")
+        blamed = (
+            class_of(trigger_of({"trigger": last.trigger}), Failure.read(first)) if last is not None and first else None
+        )
+        cure = f"{blamed.advice} ({blamed.value})" if blamed is not None and blamed.advice else "correct the cause"
+        yield Obstacle(CRASH_LOOP, text, f"{then}; {cure}: {log}")
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:

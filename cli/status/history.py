@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.status_state import state_of_status
-from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.document import TRIGGERS, class_text, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data
 from inplace.cli.terminal.visible import one_line
@@ -108,7 +108,8 @@ def history_lines(rows: Iterable[PastRestartFields]) -> Iterator[str]:
     for row, text in zip(rows, texts[1:], strict=True):
         why = TRIGGERS.get(row["trigger"], row["trigger"])
         why += f" (request {row['request']})" if row["request"] else ""
-        why += f": {failure_text(row['firstFailure'])}" if row["firstFailure"] else ""
+        if (failure := row["firstFailure"]) is not None:
+            why += f": {failure_text(failure)}{class_text(row['trigger'], failure)}"
         why += "" if row["resumeStep"] is None else f"; went on from the {row['resumeKind']} step {row['resumeStep']:,}"
         yield text
         yield f"{' ' * INDENT}{one_line(why)}"

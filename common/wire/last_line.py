@@ -2,7 +2,8 @@ r"""
 The last words of a worker: one line of what it wrote, at most 200 bytes, without controls and what looks like a secret.
 
 `last_line_of` finds the line in the end of a log or in a termination message: the last one that reads as an exception
-("RuntimeError: CUDA error"), or else the last one with a word in it. Lines of our own logs are passed over.
+("RuntimeError: CUDA error"), or else the last one with a word in it. Lines of our own logs are passed over, and
+what a launcher or a runtime adds once a rank has failed, where anything else is there.
 
 Secrets are found by how they look: a name such as `password`, `token` or `api_key` before `=` or `:`, credentials in a
 URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
@@ -36,10 +37,19 @@ _HIDDEN: Final = "***"
 _ESCAPES: Final = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
 _EXCEPTION: Final = re.compile(
     r"(?:\[?rank ?\d+\]?: ?)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Failure|Fault|Timeout): *\S"
-    r"|(?:fatal|panic|error|terminate called)\b",
+    r"|(?:fatal|panic|error|terminate called)\b|what\(\): *\S",
     re.IGNORECASE,
 )
 _OWN: Final = re.compile(r'\{"timestamp": "[^"]*", "level": "')  # agent/report/log_line.py's
+_LAUNCHERS: Final = re.compile(
+    r"childfailederror|calledprocesserror: command|^=+$|^-+$|^\S+\.py failed$|^(?:failures|root cause\b.*):$"
+    r"|<no_other_failures>|^(?:fatal python error: )?aborted\b|^\[\d+\]:$|exited with code \d"
+    r"|^\[\[\{\{node|^object_type="
+    r"|^(?:time|host|rank|exitcode|error_file|traceback) *:|failed \(exitcode: |exits with return code"
+    r"|sending process \d+ closing signal|killing subprocess \d+|^(?:srun|slurmstepd|mpirun|prterun|launcher)\b"
+    r"|primary job +terminated|therefore will terminate the job|a non-zero exit code|process exited with code",
+    re.IGNORECASE,
+)
 _PEERS_SIGNS: Final = re.compile(
     r"connection (?:was )?(?:closed|reset|refused|aborted|lost|broken)|lost connection|broken ?pipe"
     r"|connection(?:reset|refused|aborted)error|transport endpoint is not connected|no route to host"
@@ -93,15 +103,18 @@ class LastLine:
 
 def last_line_of(text: str) -> str:
     """Return the line of a text that a person would search for, clean; "" if there is none."""
-    found = ""
+    found = launchers = ""
     for line in reversed(text[-READ_CHARACTERS_MAX:].splitlines()):
         plain = _printable(line)
         if not any(map(str.isalnum, plain)) or _OWN.match(plain):
             continue
+        if _LAUNCHERS.search(plain):
+            launchers = launchers or plain
+            continue
         if _EXCEPTION.match(plain):
             return clean_line(plain)
         found = found or plain
-    return clean_line(found)
+    return clean_line(found or launchers)
 
 
 def is_peers_sign(line: str) -> bool:

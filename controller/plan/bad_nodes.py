@@ -23,6 +23,7 @@ from inplace.common.jobset.bad_nodes import (
     records_of,
 )
 from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.failure_class import class_of
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import HOSTNAME, Pod
@@ -62,6 +63,8 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
         That Pods are to leave the node.
     """
     if cause is None or cause.failure is None or not cause.is_of_the_pod:
+        return False
+    if not class_of(cause.trigger, cause.failure).may_be_of_the_node:  # the script would fail anywhere
         return False
     return _note_failure(draft, cause.failure)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from inplace.common.jobset.causes import Failure
+from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.headline import Slots, SlotState
@@ -29,6 +29,7 @@ class JobSetCount:
         synced_at_s: when the last group restart ended, Unix time; None for never.
         first_failure: of the last group restart; None when nothing failed in it, or the failure is unknown.
         first_silent: in the epoch before it; None if no Pod told.
+        trigger: of the last group restart.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class JobSetCount:
     synced_at_s: float | None
     first_failure: Failure | None
     first_silent: FurthestBehind | None = None
+    trigger: Trigger = Trigger.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

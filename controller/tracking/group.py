@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from inplace.common.jobset.causes import Cause, unix_time
+from inplace.common.jobset.causes import Cause, trigger_of, unix_time
 from inplace.common.jobset.escalation import pod_leaving, use_of_restart
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry, to_blame
 from inplace.common.jobset.jobset import JobSet
@@ -323,7 +323,9 @@ class Group:
         last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
         left = max(0, policy.restarts_max - self.decide(name).restarts)
         ended_s = unix_time(last.get("syncedAt"))
-        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, to_blame(last), silent_of_entry(last))
+        return JobSetCount(
+            *self.key, policy.restarts_max, left, ended_s, to_blame(last), silent_of_entry(last), trigger_of(last)
+        )
 
     def _shape(self, name: str) -> Shape:
         """Return the slots that a scope's barrier waits for."""

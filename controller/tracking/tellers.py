@@ -9,6 +9,7 @@ from typing import Final
 from inplace.common.jobset import conditions
 from inplace.common.jobset.causes import Cause, Trigger
 from inplace.common.jobset.escalation import FAIL
+from inplace.common.jobset.failure_class import class_words
 from inplace.common.jobset.furthest_behind import silent_of_entry, silent_text
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.last_restart import UNSEEN, entry_of_sync, seconds_of
@@ -100,6 +101,7 @@ class RestartTimer:
         if scope.last_exempt == scope.deprecated + 1:
             number = f"not counted as a restart, {count} of {restarts_max} used"
         message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}; {cause}"
+        message += class_words(cause.trigger, cause.failure)
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
     def _tell_end(self, accepted: AcceptedStatus, scope: Scope, timing: RestartTiming | None, cause: Cause) -> None:
