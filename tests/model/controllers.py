@@ -9,7 +9,7 @@ from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
-from tests.model.frozen import Frozen, check_fields, freeze, thaw
+from tests.model.frozen import Frozen, Places, check_fields, freeze, moved, thaw
 from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
 from tests.model.rules import Epochs
 
@@ -41,6 +41,7 @@ class Controllers:
         self._learned: dict[tuple[int, Epochs], int] = {}
         self._views: list[dict[str, Any]] = []
         self._empty: dict[Epochs, int] = {}
+        self._moved: dict[tuple[int, Places], int] = {}
 
     def known(self, number: int) -> Known:
         """Return the decision of ledger `number`."""
@@ -73,6 +74,13 @@ class Controllers:
         if status not in self._empty:
             self._empty[status] = self._intern(Ledger(self.shape, *status))
         return self._empty[status]
+
+    def moved(self, number: int, places: Places) -> int:
+        """Return the ledger that has seen the same of slots with other numbers."""
+        found = self._moved.get((number, places))
+        if found is None:
+            found = self._moved[number, places] = self._number(moved(self._frozen[number], places))
+        return found
 
     def caught_up(self, number: int, slot: SlotState) -> int:
         """Return the ledger after it saw everything of `slot`."""
@@ -128,11 +136,14 @@ class Controllers:
         return thaw(self.shape, self._frozen[number])
 
     def _intern(self, ledger: Any) -> int:
-        frozen = freeze(ledger)
+        return self._number(freeze(ledger))
+
+    def _number(self, frozen: Frozen) -> int:
         number = self._numbers.get(frozen)
         if number is None:
             number = self._numbers[frozen] = len(self._frozen)
             self._frozen.append(frozen)
+            ledger = thaw(self.shape, frozen)
             self._known.append(self._read(ledger))
             self._views.append({uid: record.pod for uid, record in ledger._records.items()})
         return number

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
+from tests.model.moves import Explored, S
 from tests.model.pods import Config
 from tests.model.rules import STUCK
-from tests.model.world import Move, World
-
-S = TypeVar("S", bound=Hashable)
-
-
-class Explored(Protocol[S]):
-    """Knows the first state and every move."""
-
-    def initial(self) -> S:
-        """Return the first state."""
-
-    def moves(self, state: S) -> Iterable[Move[S]]:
-        """Return every move of a state."""
-
-    def broken(self, state: S) -> str:
-        """Name the rule that a state itself breaks, or return ""."""
-
-    def is_good(self, state: S) -> bool:
-        """Say whether the group has come together, or nothing more is asked of it."""
+from tests.model.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +18,7 @@ class Result:
     """The result of one exploration.
 
     Args:
+        states, transitions: of the whole space, also those for which a state that is like them was explored.
         rule: the first rule broken, or "".
         trace: the shortest way there, one line per move.
         complete: every reachable state was visited.
@@ -58,12 +40,13 @@ class Exploration(Generic[S]):
     def __init__(self, world: Explored[S], states_max: int = 10**9) -> None:
         self.world = world
         self.states_max = states_max
-        first = self.world.initial()
-        self.states: list[S] = [first]
+        first = self.world.canonical(self.world.initial())
+        self.states: list[S] = [first]  # canonical ones
         self.numbers: dict[S, int] = {first: 0}
         self.parents = array("i", [-1])
         self.edges = array("i")  # targets of moves that are no faults
         self.edge_ends = array("q")  # for each state, where its edges end
+        self.visited = 0
         self.transitions = 0
         self.rule = ""
         self.trace: tuple[str, ...] = ()
@@ -86,16 +69,19 @@ class Exploration(Generic[S]):
         return len(self._path(len(self.states) - 1)) - 1
 
     def _expand(self, number: int) -> None:
-        state = self.states[number]
+        state, canonical = self.states[number], self.world.canonical
         numbers, states, parents, edges = self.numbers, self.states, self.parents, self.edges
+        alike, moves = self.world.alike(state), 0
+        self.visited += alike
         if rule := self.world.broken(state):
-            self._report(rule, number, None)
+            self._report(rule, number, is_move=False)
             return
-        for text, target, fault, rule in self.world.moves(state):
-            self.transitions += 1
+        for _, after, fault, rule in self.world.moves(state):
             if rule:
-                self._report(rule, number, text)
+                self._report(rule, number, is_move=True)
                 return
+            moves += 1
+            target = canonical(after)
             found = numbers.get(target)
             if found is None:
                 found = numbers[target] = len(states)
@@ -104,6 +90,7 @@ class Exploration(Generic[S]):
             if not fault:
                 edges.append(found)
         self.edge_ends.append(len(edges))
+        self.transitions += alike * moves
 
     def _find_stuck(self) -> None:
         """Mark the states that reach a good state without faults; BFS order makes backward passes converge fast."""
@@ -120,7 +107,7 @@ class Exploration(Generic[S]):
                 else:
                     rest.append(number)
             if len(rest) == len(pending):
-                self._report(STUCK, rest[-1], None)
+                self._report(STUCK, rest[-1], is_move=False)
                 return
             pending = rest
 
@@ -131,13 +118,22 @@ class Exploration(Generic[S]):
             number = self.parents[number]
         return path[::-1]
 
-    def _report(self, rule: str, number: int, last: str | None) -> None:
-        """Name the moves on the way to a violation, by expanding the path once more."""
-        path = [self.states[at] for at in self._path(number)]
-        lines = []
-        for here, there in pairwise(path):
-            lines.append(next(move.text for move in self.world.moves(here) if move.state == there))
-        self.rule, self.trace = rule, (*lines, *([last] if last else []))
+    def _report(self, rule: str, number: int, *, is_move: bool) -> None:
+        """Name the moves on the way to a violation: go it once more, from the first state, among the states it meets.
+
+        Args:
+            rule: that a move of this state breaks, or the state itself.
+            number: of the state.
+            is_move: a move breaks it.
+        """
+        here, lines = self.world.initial(), list[str]()
+        for at in self._path(number)[1:]:
+            canonical, there = self.world.canonical, self.states[at]
+            text, here = next(move[:2] for move in self.world.moves(here) if canonical(move.state) == there)
+            lines.append(text)
+        if is_move:
+            lines.append(next(move.text for move in self.world.moves(here) if move.rule == rule))
+        self.rule, self.trace = rule, tuple(lines)
 
 
 def explore(config: Config, states_max: int = 10**9) -> Result:
@@ -152,4 +148,4 @@ def explore_world(name: str, world: Explored[S], states_max: int = 10**9) -> Res
     run.run()
     seconds = time.perf_counter() - began
     complete = bool(run.rule) or run.is_complete()
-    return Result(name, len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete)
+    return Result(name, run.visited, run.transitions, run.depth(), seconds, run.rule, run.trace, complete)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_record import Record
-from inplace.common.protocol.slot import Shape
+from inplace.common.protocol.pod_view import PodView
+from inplace.common.protocol.slot import Shape, Slot
+from tests.model.pods import moved_uid
 
 FIELDS = (
     *("shape", "synced", "deprecated", "members", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
@@ -17,6 +19,8 @@ FIELDS = (
 RECORD_FIELDS = ("pod", "epoch", "joined", "expected", "instance_synced", "ran", "fenced")
 
 Frozen = tuple[Any, ...]
+Places = tuple[int, ...]
+"""The new number of each slot."""
 
 
 def check_fields() -> None:
@@ -83,3 +87,41 @@ def thaw(shape: Shape, frozen: Frozen) -> Ledger:
     ledger._intruders.update(intruders)
     ledger._broken.update(broken)
     return ledger
+
+
+def moved(frozen: Frozen, places: Places) -> Frozen:
+    """Return the ledger that has seen the same of Pods whose slots have other numbers."""
+    synced, deprecated, records, occupants, *counted, succeeded, ahead, at, intruders, broken, census, gone = frozen
+    return (
+        synced,
+        deprecated,
+        tuple(sorted((_moved_uid(uid, places), _moved_view(pod, places), *rest) for uid, pod, *rest in records)),
+        tuple(sorted((_moved_slot(slot, places), _moved_uids(uids, places)) for slot, uids in occupants)),
+        *counted,
+        tuple(sorted(((job, places[index]), count) for (job, index), count in succeeded)),
+        _moved_uids(ahead, places),
+        at,
+        _moved_uids(intruders, places),
+        _moved_uids(broken, places),
+        census,
+        gone,
+    )
+
+
+def _moved_uid(uid: str, places: Places) -> str:
+    return moved_uid(uid, places[int(uid.partition(".")[0])])
+
+
+def _moved_uids(uids: tuple[str, ...], places: Places) -> tuple[str, ...]:
+    return tuple(sorted(_moved_uid(uid, places) for uid in uids))
+
+
+def _moved_slot(slot: Slot, places: Places) -> Slot:
+    return slot._replace(job_index=places[slot.job_index])
+
+
+def _moved_view(pod: PodView, places: Places) -> PodView:
+    worker = pod.worker
+    if worker.instance:
+        worker = replace(worker, instance=_moved_uid(worker.instance, places))
+    return replace(pod, uid=_moved_uid(pod.uid, places), slot=_moved_slot(pod.slot, places), worker=worker)

@@ -56,8 +56,8 @@ from inplace.common.wire.members import Announced, announcement_text, members_te
 from tests.model.configurations import kinds
 from tests.model.explore import Result, explore_world
 from tests.model.frozen import freeze, thaw
+from tests.model.moves import Explored, Move
 from tests.model.rules import INVARIANT, M1, M2, M3, M4, S1, S2, S4, S6, S8
-from tests.model.world import Move
 
 JOB: Final = "workers"
 LIVE, LEAVING, GONE, COMPLETE = "live", "leaving", "gone", "complete"
@@ -270,7 +270,7 @@ class Known(NamedTuple):
     synced: int
 
 
-class MembersWorld:
+class MembersWorld(Explored[GroupState]):
     """Knows every move."""
 
     def __init__(self, config: MembersConfig) -> None:
@@ -324,9 +324,9 @@ class MembersWorld:
         """Yield every move of a state."""
         for text, after, kind, rule in () if state.failed else self._all_moves(state):
             if kind in ("", "free"):
-                yield Move(text, self._canonical(after), bool(kind), rule)
+                yield Move(text, after, bool(kind), rule)
             elif self._may(state, kind):
-                yield Move(text, self._canonical(after._replace(left=after.left - 1)), True, rule)
+                yield Move(text, after._replace(left=after.left - 1), True, rule)
 
     def _may(self, state: GroupState, kind: str) -> bool:
         """Say whether a fault may happen now."""
@@ -690,7 +690,7 @@ class MembersWorld:
             found = self._afters[number, event] = self._ledgers.intern(ledger)
         return found
 
-    def _canonical(self, state: GroupState) -> GroupState:
+    def canonical(self, state: GroupState) -> GroupState:
         """Number the versions anew."""
         order, synced = tuple(sorted(_compared(self._ledgers, state))), state.versions[-1].synced
         versions = tuple(each._replace(members=_renumbered(each.members, order)) for each in state.versions)

@@ -30,8 +30,8 @@ from inplace.controller.tracking.group import Group
 from tests.common.jobset.test_escalation import time_of
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.model.explore import Result, explore_world
+from tests.model.moves import Explored, Move
 from tests.model.rules import broken_by_write
-from tests.model.world import Move
 
 WORKERS: Final = "workers"
 START_S: Final = 1_700_000_000
@@ -148,7 +148,7 @@ def explore_pacing(config: PacingConfig) -> Result:
     return explore_world(str(config), PacingWorld(config))
 
 
-class PacingWorld:
+class PacingWorld(Explored[PacingState]):
     """Knows every move."""
 
     def __init__(self, config: PacingConfig) -> None:

@@ -129,6 +129,17 @@ class SlotState(NamedTuple):
     ran: int = 0  # the newest epoch a worker of this slot ran
 
 
+def at_place(slot: SlotState, place: int) -> SlotState:
+    """Return a slot with another number."""
+    live, leaving = (pod and pod._replace(uid=moved_uid(pod.uid, place)) for pod in (slot.live, slot.leaving))
+    return slot._replace(number=place, live=live, leaving=leaving)
+
+
+def moved_uid(uid: str, place: int) -> str:
+    """Return the uid of a Pod (or the instance of its worker) in a slot with another number."""
+    return f"{place}.{uid.partition('.')[2]}"
+
+
 def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: Version) -> str:
     """Name the rule that a worker's start breaks, or return ""."""
     if now[0]:  # the status was lost: a new Pod cannot know its predecessor's epoch, and no part knows S

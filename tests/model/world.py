@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from functools import cache
+from itertools import permutations
+from math import factorial
 
 from inplace.common.protocol.lease import fenced_in_s
 from tests.model.controllers import Controllers, Observation
 from tests.model.leases import Over, a_tick_older, is_waited_for, over_since, without_the_past
+from tests.model.moves import Explored, Move
 from tests.model.pods import (
     COMPLETE,
     CUT,
@@ -18,6 +21,7 @@ from tests.model.pods import (
     NO_WORKER,
     Config,
     SlotState,
+    at_place,
     running_epochs,
 )
 from tests.model.rules import F1, INVARIANT, S1, S3_NOW, S5, S8, Epochs, Version, broken_by_write
@@ -28,29 +32,13 @@ from tests.model.statuses import Statuses, spoiled
 # `waited` is for how many ticks each of the two has known that every epoch so far is over, up to FENCE; `over` is for
 # how many ticks which epochs have been over.
 State = tuple[int, ...]
-S = TypeVar("S")
+Order = tuple[int, ...]  # of slots
 FIRST_SLOT = 8
 DEADLY = frozenset({"agent", "worker", "replace"})  # the faults that cost a group restart
 CUT_COST = 3  # a worker that is fenced, a Pod that is replaced, and an epoch that is skipped for it
 
 
-class Move(NamedTuple, Generic[S]):
-    """One step of a world.
-
-    Args:
-        text: for a trace.
-        state: after it.
-        fault: it used one of the faults, or must not be relied on.
-        rule: the rule it broke, or "".
-    """
-
-    text: str
-    state: S
-    fault: bool
-    rule: str
-
-
-class World:
+class World(Explored[State]):
     """Expands states; everything that repeats is computed once and interned."""
 
     def __init__(self, config: Config) -> None:
@@ -64,6 +52,9 @@ class World:
         self._slots: list[SlotState] = []
         self._slot_numbers: dict[SlotState, int] = {}
         self._running: list[int] = []
+        self._kinds: list[int] = []  # for each slot, what has happened to it
+        self._kind_numbers: dict[SlotState, int] = {}
+        self._placed: dict[tuple[int, int], int] = {}
         self._presents: dict[tuple[int, ...], int] = {}
         self._overs: list[Over] = []
         self._over_numbers: dict[Over, int] = {}
@@ -113,21 +104,57 @@ class World:
                 return False
         return True
 
-    def moves(self, state: State) -> Iterator[Move[State]]:
-        """Yield every move of `state`."""
-        for move in self._all_moves(state):
-            yield self._without_the_past(move) if self.config.fence else move
+    def canonical(self, state: State) -> State:
+        """Forget the past, and put the slots in order: nothing tells one from another but what has happened to it."""
+        if self.config.fence:
+            state = self._without_the_past(state)
+        before = -1
+        for number in state[FIRST_SLOT : self._last_slot]:
+            kind = self._kinds[number]
+            if kind <= before:
+                return min(self._ordered(state, order) for order in sorting(self._pattern(state)))
+            before = kind
+        return state
 
-    def _without_the_past(self, move: Move[State]) -> Move[State]:
+    def alike(self, state: State) -> int:
+        """Return in how many ways the slots of a state could be numbered."""
+        numbers = range(self._last_slot - FIRST_SLOT)
+        if len(set(self._pattern(state))) == len(numbers):
+            return factorial(len(numbers))
+        return len({self._ordered(state, order) for order in permutations(numbers)})
+
+    def _pattern(self, state: State) -> Order:
+        """Return for each slot how many come before it in order; two that have the same past stand side by side."""
+        kinds = [self._kinds[number] for number in state[FIRST_SLOT : self._last_slot]]
+        return tuple(map(sorted(kinds).index, kinds))
+
+    def _ordered(self, state: State, order: Order) -> State:
+        """Return a state with its slots in another order: the number that each has now."""
+        places = (*map(order.index, range(len(order))), *range(len(order), self.config.slots))
+        leader, old_leader = self._controllers.moved(state[1], places), 0
+        if state[2]:
+            old_leader = self._controllers.moved(state[2] - 1, places) + 1
+        slots = (self._slot_at(state[FIRST_SLOT + number], place) for place, number in enumerate(order))
+        return (state[0], leader, old_leader, *state[3:FIRST_SLOT], *slots, *state[self._last_slot :])
+
+    def _slot_at(self, number: int, place: int) -> int:
+        """Return a slot with another number."""
+        found = self._placed.get((number, place))
+        if found is None:
+            found = self._placed[number, place] = self._intern_slot(at_place(self._slots[number], place))
+        return found
+
+    def _without_the_past(self, state: State) -> State:
         """Drop from a state for how long epochs have been over that no Pod is in."""
-        times = move.state[7:]
+        times = state[7:]
         over = self._presents.get(times)
         if over is None:
             slots = [self._slots[number] for number in times[1:]]
             over = self._presents[times] = self._intern_over(without_the_past(self._overs[times[0]], slots))
-        return move if over == times[0] else move._replace(state=(*move.state[:7], over, *move.state[8:]))
+        return state if over == times[0] else (*state[:7], over, *state[8:])
 
-    def _all_moves(self, state: State) -> Iterator[Move[State]]:
+    def moves(self, state: State) -> Iterator[Move[State]]:
+        """Yield every move of `state`."""
         versions, leader, old_leader, left, deaths, failed, waited, over = state[:FIRST_SLOT]
         if failed:
             return
@@ -357,6 +384,7 @@ class World:
             number = self._slot_numbers[slot] = len(self._slots)
             self._slots.append(slot)
             self._running.append(running_epochs(slot, supervisor=self.config.supervisor))
+            self._kinds.append(self._kind_numbers.setdefault(at_place(slot, 0), len(self._kind_numbers)))
         return number
 
     def _over_since(self, over: int, now: Version) -> int:
@@ -373,3 +401,10 @@ class World:
         if number == len(self._versions):
             self._versions.append(versions)
         return number
+
+
+@cache
+def sorting(pattern: Order) -> tuple[Order, ...]:
+    """Return every order in which a pattern is sorted."""
+    orders = permutations(range(len(pattern)))
+    return tuple(order for order in orders if [pattern[at] for at in order] == sorted(pattern))
