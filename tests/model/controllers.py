@@ -10,11 +10,19 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
 from tests.model.frozen import Frozen, Places, check_fields, freeze, moved, thaw
-from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
+from tests.model.memo import Interned, memo
+from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, SUCCEEDED, Config, Pod, SlotState
 from tests.model.rules import Epochs
 
 JOBS: Final = "workers"
 Observation = tuple[str, int, bool]  # text, next ledger, repeated
+
+
+class Sight(NamedTuple):
+    """A slot as watch events show it."""
+
+    slot: int
+    pods: tuple[PodView, ...]  # the one that leaves first
 
 
 class Known(NamedTuple):
@@ -35,33 +43,34 @@ class Controllers:
         check_fields()
         self.config = config
         self.shape = Shape({JOBS: (config.slots - config.ghosts, 1)})
-        self._frozen: list[Frozen] = []
-        self._numbers: dict[Frozen, int] = {}
+        self._frozen = Interned[Frozen]()
+        self._sights = Interned[Sight]()
         self._known: list[Known] = []
-        self._learned: dict[tuple[int, Epochs], int] = {}
         self._views: list[dict[str, Any]] = []
-        self._empty: dict[Epochs, int] = {}
-        self._moved: dict[tuple[int, Places], int] = {}
 
     def known(self, number: int) -> Known:
         """Return the decision of ledger `number`."""
         return self._known[number]
 
+    def sight(self, slot: SlotState) -> int:
+        """Return the number of what watch events show of a slot."""
+        pods = tuple(_view(slot.number, pod) for pod in (slot.leaving, slot.live) if pod is not None)
+        return self._sights.number(Sight(slot.number, pods))
+
+    @memo
     def learn(self, number: int, status: Epochs) -> int:
         """Return the ledger after it learnt `status`."""
-        key = (number, status)
-        if key not in self._learned:
-            ledger = self._thaw(number)
-            ledger.learn(*status)
-            self._learned[key] = self._intern(ledger)
-        return self._learned[key]
+        ledger = self._thaw(number)
+        ledger.learn(*status)
+        return self._intern(ledger)
 
-    def observations(self, number: int, slot: SlotState) -> tuple[Observation, ...]:
-        """Return every Pod event of `slot` that changes this controller's ledger.
+    @memo
+    def observations(self, number: int, sight: int) -> tuple[Observation, ...]:
+        """Return every Pod event of a slot that changes this controller's ledger.
 
         A repeated event (a resync, a change elsewhere in the Pod) may come, but no decision may depend on it.
         """
-        return tuple(self._observe(number, slot))
+        return tuple(self._observe(number, sight))
 
     def fenced(self, number: int, uid: str) -> int:
         """Return the ledger for which the worker of a Pod that leaves has ended."""
@@ -69,28 +78,26 @@ class Controllers:
         ledger.fence(uid)
         return self._intern(ledger)
 
+    @memo
     def empty(self, status: Epochs) -> int:
         """Return the ledger of a controller that has just started."""
-        if status not in self._empty:
-            self._empty[status] = self._intern(Ledger(self.shape, *status))
-        return self._empty[status]
+        return self._intern(Ledger(self.shape, *status))
 
+    @memo
     def moved(self, number: int, places: Places) -> int:
         """Return the ledger that has seen the same of slots with other numbers."""
-        found = self._moved.get((number, places))
-        if found is None:
-            found = self._moved[number, places] = self._number(moved(self._frozen[number], places))
-        return found
+        return self._number(moved(self._frozen[number], places))
 
-    def caught_up(self, number: int, slot: SlotState) -> int:
-        """Return the ledger after it saw everything of `slot`."""
-        for _, event in self._unseen(number, slot):
+    @memo
+    def caught_up(self, number: int, sight: int) -> int:
+        """Return the ledger after it saw everything of a slot."""
+        for _, event in self._unseen(number, sight):
             number = self._after(number, event)
         return number
 
-    def _observe(self, number: int, slot: SlotState) -> Iterator[Observation]:
+    def _observe(self, number: int, sight: int) -> Iterator[Observation]:
         """Yield the ledgers after the events of a slot, in order, with some lag."""
-        events = self._unseen(number, slot)
+        events = self._unseen(number, sight)
         if events and "order" not in self.config.dropped:
             after = number
             for _, event in events:
@@ -99,21 +106,21 @@ class Controllers:
             return
         for text, event in events:
             yield text, self._after(number, event), False
-        for pod in (slot.leaving, slot.live):
-            if pod is not None and (after := self._after(number, self._view(slot.number, pod))) != number:
-                yield f"sees pod {pod.uid} again", after, True
+        for view in self._sights[sight].pods:
+            if (after := self._after(number, view)) != number:
+                yield f"sees pod {view.uid} again", after, True
 
-    def _unseen(self, number: int, slot: SlotState) -> list[tuple[str, Any]]:
+    def _unseen(self, number: int, sight: int) -> list[tuple[str, Any]]:
         """Return the events of a slot that a ledger has not seen, in order; a uid stands for its end."""
-        views = self._views[number]
-        pods = [pod for pod in (slot.leaving, slot.live) if pod is not None]
-        present = {pod.uid for pod in pods}
-        gone = [uid for uid in views if uid not in present and uid.startswith(f"{slot.number}.")]
-        changed = [(pod, view) for pod in pods if views.get(pod.uid) != (view := self._view(slot.number, pod))]
+        views, (slot, pods) = self._views[number], self._sights[sight]
+        present = {view.uid for view in pods}
+        gone = [uid for uid in views if uid not in present and uid.startswith(f"{slot}.")]
+        changed = [view for view in pods if views.get(view.uid) != view]
         return [(f"sees that pod {uid} is gone", uid) for uid in gone] + [
-            (f"sees pod {pod.uid} {_shown(pod)}", view) for pod, view in changed
+            (f"sees pod {view.uid} {_shown(view)}", view) for view in changed
         ]
 
+    @memo
     def _after(self, number: int, event: Any) -> int:
         ledger = self._thaw(number)
         if isinstance(event, str):
@@ -122,16 +129,6 @@ class Controllers:
             ledger.observe(event)
         return self._intern(ledger)
 
-    def _view(self, index: int, pod: Pod) -> PodView:
-        """Return the Pod as a watch event shows it."""
-        epoch, state = pod.reported
-        # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
-        worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
-        lives = {LIVE: PodLife.LIVE, LEAVING: PodLife.LEAVING, COMPLETE: PodLife.SUCCEEDED}
-        slot, told = Slot(JOBS, index, 0), pod.failed or None
-        epoch_told = pod.annotation or None
-        return PodView(pod.uid, slot, epoch_told, lives[pod.life], worker, failed_epoch=told, given_up=pod.given_up)
-
     def _thaw(self, number: int) -> Any:
         return thaw(self.shape, self._frozen[number])
 
@@ -139,10 +136,8 @@ class Controllers:
         return self._number(freeze(ledger))
 
     def _number(self, frozen: Frozen) -> int:
-        number = self._numbers.get(frozen)
-        if number is None:
-            number = self._numbers[frozen] = len(self._frozen)
-            self._frozen.append(frozen)
+        number = self._frozen.number(frozen)
+        if number == len(self._known):
             ledger = thaw(self.shape, frozen)
             self._known.append(self._read(ledger))
             self._views.append({uid: record.pod for uid, record in ledger._records.items()})
@@ -169,9 +164,22 @@ class Controllers:
         )
 
 
-def _shown(pod: Pod) -> str:
-    """Return a Pod as a trace shows it."""
+def _view(index: int, pod: Pod) -> PodView:
+    """Return a Pod as a watch event shows it."""
     epoch, state = pod.reported
-    worker = f", worker of epoch {epoch} {state}" if epoch else ""
-    worker += f", told of a death in epoch {pod.failed}" if pod.failed else ""
-    return f"{pod.life} at epoch {pod.annotation or '-'}{worker}"
+    # `epoch` stands for the run of the container: an epoch's worker, or a supervisor's process.
+    worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
+    lives = {LIVE: PodLife.LIVE, LEAVING: PodLife.LEAVING, COMPLETE: PodLife.SUCCEEDED}
+    slot, told = Slot(JOBS, index, 0), pod.failed or None
+    epoch_told = pod.annotation or None
+    return PodView(pod.uid, slot, epoch_told, lives[pod.life], worker, failed_epoch=told, given_up=pod.given_up)
+
+
+def _shown(view: PodView) -> str:
+    """Return a Pod as a trace shows it."""
+    worker = ""
+    if view.worker.instance:
+        state = RUNNING if view.worker.running else FAILED if view.worker.failed else SUCCEEDED
+        worker = f", worker of epoch {view.worker.instance.rpartition('/')[2]} {state}"
+    worker += f", told of a death in epoch {view.failed_epoch}" if view.failed_epoch else ""
+    return f"{view.life.value} at epoch {view.epoch or '-'}{worker}"

@@ -16,7 +16,7 @@ from inplace.common.protocol.lease import renewed_until_s
 from tests.model.pods import LEASE, NO_WORKER, RUNNING, Pod, SlotState
 from tests.model.rules import Version
 
-Step = Callable[[SlotState, Pod, Any, Version, str], tuple[str, Pod, str]]
+Step = Callable[[int, Pod, Any, Version, str], tuple[str, Pod, str]]
 Over = tuple[int, ...]
 """For how many ticks each epoch has been over, epoch 1 first, up to a lease; an epoch that may run has no place."""
 
@@ -27,16 +27,16 @@ class LeaseMoves:
     def __init__(self, stepped: Step) -> None:
         self._stepped = stepped
 
-    def moves(self, slot: SlotState, pod: Pod, now: Version, over: Over) -> Iterator[tuple[str, Pod, str]]:
+    def moves(self, ran: int, pod: Pod, now: Version, over: Over) -> Iterator[tuple[str, Pod, str]]:
         """Yield every move."""
         if pod.agent is None:
             return
         agent = pod.agent.agent
         if agent.leased and (pod.cut or over_for(over, leased_epoch(agent)) == LEASE):
-            yield self._stepped(slot, pod, Lease(False), now, "its lease is over")
+            yield self._stepped(ran, pod, Lease(False), now, "its lease is over")
         may_begin = not pod.cut and agent.epoch > 0 and over_for(over, agent.epoch) < LEASE
         if not agent.leased and may_begin and renewed_until_s(0, 0, LEASE, agent):
-            yield self._stepped(slot, pod, Lease(True), now, "its lease begins")
+            yield self._stepped(ran, pod, Lease(True), now, "its lease begins")
 
 
 def over_for(over: Over, epoch: int) -> int:

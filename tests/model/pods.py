@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tests.model.memo import One
 from tests.model.rules import S2, S3, Version
 
 KINDS: Final = frozenset(
@@ -95,7 +96,7 @@ class Pod(NamedTuple):
     uid: str
     annotation: int = 0  # as stored; 0 is absent
     life: str = LIVE
-    agent: Any = None  # AgentState; None: the process is gone and kubelet has not started the next one
+    machine: One[Any] | None = None  # its agent's; None: the process is gone and kubelet has not started the next one
     request: int = 0  # the epoch of a PATCH that is on the wire
     reply: int = 0  # the epoch of a PATCH that was stored and is not answered yet
     orphan: int = 0  # the epoch of a PATCH on the wire whose sender is gone
@@ -116,6 +117,11 @@ class Pod(NamedTuple):
     late: bool = False  # with a fence: the PATCH that is not answered was stored when the Pod was being deleted
     killed: bool = False  # with a fence: the worker is being killed
     rule: str = ""  # the rule that this Pod just broke
+
+    @property
+    def agent(self) -> Any:
+        """Return its AgentState (with a supervisor: PodState), or None."""
+        return None if self.machine is None else self.machine.value
 
 
 class SlotState(NamedTuple):
@@ -140,11 +146,11 @@ def moved_uid(uid: str, place: int) -> str:
     return f"{place}.{uid.partition('.')[2]}"
 
 
-def broken_by_start(config: Config, slot: SlotState, pod: Pod, epoch: int, now: Version) -> str:
-    """Name the rule that a worker's start breaks, or return ""."""
+def broken_by_start(config: Config, ran: int, pod: Pod, epoch: int, now: Version) -> str:
+    """Name the rule that a worker's start breaks, or return ""; `ran` is the newest epoch that its slot ran."""
     if now[0]:  # the status was lost: a new Pod cannot know its predecessor's epoch, and no part knows S
         return S2 if epoch <= pod.memory or pod.worker != NO_WORKER else ""
-    last = pod.floor if config.overlap else slot.ran
+    last = pod.floor if config.overlap else ran
     if epoch <= last or pod.worker != NO_WORKER:
         return S2
     return S3 if epoch > max(now[1:]) else ""
@@ -162,7 +168,7 @@ def reached(config: Config, pod: Pod) -> int:
 
 def without_agent(pod: Pod) -> Pod:
     """End the agent's process; its PATCH on the wire may still be stored."""
-    return pod._replace(agent=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None)
+    return pod._replace(machine=None, orphan=pod.request or pod.orphan, request=0, reply=0, asked=False, started=None)
 
 
 def running_epochs(slot: SlotState, *, supervisor: bool) -> int:

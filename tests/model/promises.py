@@ -79,7 +79,7 @@ class LeaseWorld:
     def _all_moves(self, state: LeasedPod) -> Iterator[Move]:
         yield from self._writes(state)
         if (pod := state.slot.live) is not None:
-            for text, after, kind in self._supervised.moves(state.slot, pod, state.versions):
+            for text, after, kind in self._supervised.moves(state.slot.ran, pod, state.versions):
                 if kind in ("", *CONFIG.kinds):
                     yield text, _with(state, after)
         yield from self._reads(state)
@@ -133,7 +133,7 @@ class LeaseWorld:
     def _stepped(self, state: LeasedPod, event: Any, text: str) -> Move:
         pod = state.slot.live
         assert pod is not None
-        text, after, _ = self._supervised.stepped(state.slot, pod, event, state.versions[-1], text)
+        text, after, _ = self._supervised.stepped(state.slot.ran, pod, event, state.versions[-1], text)
         return text, _with(state, after)
 
     def _is_due(self, state: LeasedPod) -> bool:

@@ -21,6 +21,7 @@ from inplace.common.protocol.agent import (
 from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.errors import InvariantError
 from tests.model.leases import LeaseMoves, Over
+from tests.model.memo import One, memo, one
 from tests.model.pods import (
     COMPLETE,
     CUT,
@@ -70,9 +71,9 @@ class SlotMoves:
         """Return a slot whose worker runs in epoch 1."""
         floor = 1 if self.config.overlap else 0
         state = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
-        pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
+        pod = Pod(f"{index}.0", annotation=1, machine=one(state), worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
-            pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
+            pod = pod._replace(machine=one(self._supervised.at_work()), container=(1, RUNNING), seen=(0, 1, 0))
         return SlotState(index, pod, announced=1, ran=1)
 
     def moves(self, slot: SlotState, versions: tuple[Version, ...], over: Over = ()) -> Iterator[Move]:
@@ -87,7 +88,7 @@ class SlotMoves:
             pod: Pod | None = getattr(slot, name)
             if pod is None:
                 continue
-            for text, moved, kind in self._pod_moves(slot, pod, versions, over):
+            for text, moved, kind in self._moves_of_pod(slot.ran, pod, versions, over):
                 if moved != pod:
                     yield (
                         f"pod {pod.uid}: {text}",
@@ -124,12 +125,18 @@ class SlotMoves:
     def _new_pod(self, index: int, generation: int, now: Version, ran: int) -> Pod:
         floor = ran if self.config.overlap else 0
         if self._supervised is None:
-            return Pod(f"{index}.{generation}", agent=AgentState(), started=now, floor=floor)
+            return Pod(f"{index}.{generation}", machine=one(AgentState()), started=now, floor=floor)
         agent, uid = self._supervised.first(), f"{index}.{generation}"
-        return Pod(uid, agent=agent, started=now, floor=floor, container=(1, RUNNING))
+        return Pod(uid, machine=one(agent), started=now, floor=floor, container=(1, RUNNING))
+
+    @memo
+    def _moves_of_pod(
+        self, ran: int, pod: Pod, versions: tuple[Version, ...], over: Over
+    ) -> tuple[tuple[str, Pod, str], ...]:
+        return tuple(self._pod_moves(ran, pod, versions, over))
 
     def _pod_moves(
-        self, slot: SlotState, pod: Pod, versions: tuple[Version, ...], over: Over
+        self, ran: int, pod: Pod, versions: tuple[Version, ...], over: Over
     ) -> Iterator[tuple[str, Pod, str]]:
         if pod.orphan:
             refused = self.config.admission and pod.orphan < pod.annotation
@@ -143,22 +150,22 @@ class SlotMoves:
         if pod.life == COMPLETE:
             return
         if self._supervised is not None:
-            yield from self._supervised.moves(slot, pod, versions)
+            yield from self._supervised.moves(ran, pod, versions)
             if self._leases is not None:
-                yield from self._leases.moves(slot, pod, versions[-1], over)
+                yield from self._leases.moves(ran, pod, versions[-1], over)
             return
         if pod.agent is not None:
-            yield from self._agent_moves(slot, pod, versions)
+            yield from self._agent_moves(ran, pod, versions)
         if pod.life == LIVE and (pod.agent is None or pod.worker[1] == FAILED):
             dropped = "previous" in self.config.dropped
-            reborn = self._restarted(slot, pod, versions[-1], pod.annotation - dropped)
+            reborn = self._restarted(ran, pod, versions[-1], pod.annotation - dropped)
             yield "kubelet removes all containers and starts them", reborn, ""
         yield from self._worker_moves(pod)
 
-    def _restarted(self, slot: SlotState, pod: Pod, now: Version, previous: int) -> Pod:
+    def _restarted(self, ran: int, pod: Pod, now: Version, previous: int) -> Pod:
         dropped = self.config.dropped
         return pod._replace(
-            agent=AgentState(previous=previous if previous > 0 else None, reached=reached(self.config, pod)),
+            machine=one(AgentState(previous=previous if previous > 0 else None, reached=reached(self.config, pod))),
             life_seen=0,
             request=0,
             reply=0,
@@ -166,7 +173,7 @@ class SlotMoves:
             worker=NO_WORKER,
             asked=False,
             started=now,
-            floor=slot.ran if self.config.overlap else 0,
+            floor=ran if self.config.overlap else 0,
         )
 
     def _worker_moves(self, pod: Pod) -> Iterator[tuple[str, Pod, str]]:
@@ -183,7 +190,7 @@ class SlotMoves:
             text = f"kubelet reports the worker of epoch {epoch} {state}" if epoch else "kubelet reports no worker"
             yield text, pod._replace(reported=pod.worker), ""
 
-    def _agent_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
+    def _agent_moves(self, ran: int, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
         now = versions[-1]
         for version in versions:
             if version[0] < pod.life_seen:
@@ -191,37 +198,33 @@ class SlotMoves:
             seen = pod._replace(life_seen=version[0])
             epochs = self._read(version)
             text = f"sees S={version[1]} D={version[2]}"
-            yield self._stepped(slot, seen, View(*epochs), now, text)
+            yield self._stepped(ran, seen, View(*epochs), now, text)
             if pod.asked and pod.started is not None and version >= pod.started:
-                yield self._stepped(slot, seen, View(*epochs, consistent=True), now, f"{text} consistently")
+                yield self._stepped(ran, seen, View(*epochs, consistent=True), now, f"{text} consistently")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
             event = NotAccepted(epoch)
-            yield self._stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
-            yield self._stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
+            yield self._stepped(ran, refused, event, now, f"PATCH {epoch} is refused", "patch")
+            yield self._stepped(ran, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
         if epoch := pod.reply:
             answered = pod._replace(reply=0)
-            yield self._stepped(slot, answered, Accepted(epoch), now, f"PATCH {epoch} is answered")
+            yield self._stepped(ran, answered, Accepted(epoch), now, f"PATCH {epoch} is answered")
             text = f"the answer to PATCH {epoch} is lost"
-            yield self._stepped(slot, answered, NotAccepted(epoch), now, text, "patch")
+            yield self._stepped(ran, answered, NotAccepted(epoch), now, text, "patch")
         if pod.agent.phase is AgentPhase.WAITING:
-            yield self._stepped(slot, pod, StillWaiting(), now, "has waited for long", "remind")
+            yield self._stepped(ran, pod, StillWaiting(), now, "has waited for long", "remind")
         yield "the agent dies", without_agent(pod), "agent"
 
-    def _stepped(
-        self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
-    ) -> tuple[str, Pod, str]:
+    def _stepped(self, ran: int, pod: Pod, event: Any, now: Version, text: str, kind: str = "") -> tuple[str, Pod, str]:
         """Step the production machine and perform its actions."""
-        try:
-            state, actions = step_agent(pod.agent, event)
-        except InvariantError:
-            return text, pod._replace(agent=None, rule=INVARIANT), kind
-        if state.phase not in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
-            # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
-            state = replace(state, view=replace(state.view, consistent=False))
+        assert pod.machine is not None, "an agent that is gone hears nothing"
+        machine, is_chosen, actions = self._step(pod.machine, event)
+        if machine is None:
+            return text, pod._replace(machine=None, rule=INVARIANT), kind
+        pod = pod._replace(machine=machine)
+        if is_chosen:
             pod = pod._replace(asked=False, started=None)
-        pod = pod._replace(agent=state)
         for action in actions:
             text += f" -> {type(action).__name__} {getattr(action, 'epoch', '')}".rstrip()
             match action:
@@ -230,14 +233,26 @@ class SlotMoves:
                 case Announce(epoch):
                     pod = pod._replace(request=epoch, orphan=pod.request or pod.orphan)
                 case LiftBarrier(int(epoch)):
-                    pod = self._lifted(slot, pod, epoch, now)
+                    pod = self._lifted(ran, pod, epoch, now)
                 case RestartInPlace():
                     pod = without_agent(pod)
         return text, pod, kind
 
-    def _lifted(self, slot: SlotState, pod: Pod, epoch: int, now: Version) -> Pod:
+    @memo
+    def _step(self, machine: One[AgentState], event: Any) -> tuple[One[AgentState] | None, bool, tuple[Any, ...]]:
+        """Return the machine after an event (None: it raised), whether its epoch is chosen, and its actions."""
+        try:
+            state, actions = step_agent(machine.value, event)
+        except InvariantError:
+            return None, False, ()
+        is_chosen = state.phase not in (AgentPhase.STARTING, AgentPhase.CONFIRMING)
+        if is_chosen:  # nothing reads `consistent` any more; without it, equal states are equal
+            state = replace(state, view=replace(state.view, consistent=False))
+        return one(state), is_chosen, tuple(actions)
+
+    def _lifted(self, ran: int, pod: Pod, epoch: int, now: Version) -> Pod:
         """Start the worker at once: kubelet does so after the probe, and the earliest is the hardest."""
-        rule = broken_by_start(self.config, slot, pod, epoch, now)
+        rule = broken_by_start(self.config, ran, pod, epoch, now)
         return remembering(self.config, pod._replace(worker=(epoch, RUNNING), rule=rule))
 
 

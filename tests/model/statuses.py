@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from inplace.common.wire import names as wire
+from tests.model.memo import memo
 from tests.model.rules import Epochs, Version
 
 
 class Statuses:
-    """Reads stored versions, each one once."""
+    """Reads stored versions."""
 
-    def __init__(self) -> None:
-        self._read: dict[Version, Epochs] = {}
-
+    @memo
     def read(self, version: Version) -> Epochs:
         """Return (S, D) as agents and controllers read a version."""
-        found = self._read.get(version)
-        if found is None:
-            _, synced, deprecated = version
-            status = {wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated}
-            found = self._read[version] = wire.epochs_of_status(status)
-        return found
+        _, synced, deprecated = version
+        return wire.epochs_of_status({wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated})
 
 
 def spoiled(versions: tuple[Version, ...], kinds: frozenset[str]) -> list[tuple[str, Version, int]]:

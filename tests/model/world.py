@@ -10,6 +10,7 @@ from math import factorial
 from inplace.common.protocol.lease import fenced_in_s
 from tests.model.controllers import Controllers, Observation
 from tests.model.leases import Over, a_tick_older, is_waited_for, over_since, without_the_past
+from tests.model.memo import Interned, memo
 from tests.model.moves import Explored, Move
 from tests.model.pods import (
     COMPLETE,
@@ -47,20 +48,13 @@ class World(Explored[State]):
         self._slot_moves = SlotMoves(config)
         self._controllers = Controllers(config)
         self._read = Statuses().read
-        self._versions: list[tuple[Version, ...]] = []
-        self._version_numbers: dict[tuple[Version, ...], int] = {}
-        self._slots: list[SlotState] = []
-        self._slot_numbers: dict[SlotState, int] = {}
-        self._running: list[int] = []
+        self._versions = Interned[tuple[Version, ...]]()
+        self._overs = Interned[Over]()
+        self._slots = Interned[SlotState]()
+        self._running: list[int] = []  # for each slot, the epochs whose workers run
+        self._sights: list[int] = []  # for each slot, what controllers see of it
         self._kinds: list[int] = []  # for each slot, what has happened to it
-        self._kind_numbers: dict[SlotState, int] = {}
-        self._placed: dict[tuple[int, int], int] = {}
-        self._presents: dict[tuple[int, ...], int] = {}
-        self._overs: list[Over] = []
-        self._over_numbers: dict[Over, int] = {}
-        self._moves: dict[tuple[int, int, int], tuple[tuple[str, int, str, str], ...]] = {}
-        self._observed: dict[tuple[int, int], tuple[Observation, ...]] = {}
-        self._listings: dict[tuple[int, int], int] = {}
+        self._histories = Interned[SlotState]()  # of slots, as if each had number 0
 
     def initial(self) -> State:
         """Return N Pods that have just started (with ghosts or a fence: at work), and a controller that listed them."""
@@ -69,7 +63,17 @@ class World(Explored[State]):
         make = self._slot_moves.at_work if is_at_work else self._slot_moves.first
         slots = tuple(self._intern_slot(make(index)) for index in range(self.config.slots))
         leader = self._listed(slots, self._read(status))
-        return (self._intern_versions((status,)), leader, 0, self.config.faults, 0, 0, 0, self._intern_over(()), *slots)
+        return (
+            self._versions.number((status,)),
+            leader,
+            0,
+            self.config.faults,
+            0,
+            0,
+            0,
+            self._overs.number(()),
+            *slots,
+        )
 
     def broken(self, state: State) -> str:
         """Name the rule that `state` itself breaks, or return ""."""
@@ -137,21 +141,20 @@ class World(Explored[State]):
         slots = (self._slot_at(state[FIRST_SLOT + number], place) for place, number in enumerate(order))
         return (state[0], leader, old_leader, *state[3:FIRST_SLOT], *slots, *state[self._last_slot :])
 
+    @memo
     def _slot_at(self, number: int, place: int) -> int:
         """Return a slot with another number."""
-        found = self._placed.get((number, place))
-        if found is None:
-            found = self._placed[number, place] = self._intern_slot(at_place(self._slots[number], place))
-        return found
+        return self._intern_slot(at_place(self._slots[number], place))
 
     def _without_the_past(self, state: State) -> State:
         """Drop from a state for how long epochs have been over that no Pod is in."""
-        times = state[7:]
-        over = self._presents.get(times)
-        if over is None:
-            slots = [self._slots[number] for number in times[1:]]
-            over = self._presents[times] = self._intern_over(without_the_past(self._overs[times[0]], slots))
-        return state if over == times[0] else (*state[:7], over, *state[8:])
+        over = self._present(state[7:])
+        return state if over == state[7] else (*state[:7], over, *state[FIRST_SLOT:])
+
+    @memo
+    def _present(self, times: tuple[int, ...]) -> int:
+        """Return what is over (the first number) without what no Pod of the slots (the others) is in."""
+        return self._overs.number(without_the_past(self._overs[times[0]], [self._slots[at] for at in times[1:]]))
 
     def moves(self, state: State) -> Iterator[Move[State]]:
         """Yield every move of `state`."""
@@ -187,7 +190,7 @@ class World(Explored[State]):
         if any(is_waited_for(pod, over) for slot in slots for pod in (slot.live, slot.leaving)):
             return
         waited = [min(FENCE, ticks + 1) for ticks in divmod(state[6], FENCE + 1)]
-        times = (waited[0] * (FENCE + 1) + waited[1], self._intern_over(a_tick_older(over)))
+        times = (waited[0] * (FENCE + 1) + waited[1], self._overs.number(a_tick_older(over)))
         after = self._waiting((*state[:6], *times, *state[FIRST_SLOT:]), state)
         if after != state:
             yield Move("time passes", after, False, "")
@@ -224,7 +227,7 @@ class World(Explored[State]):
         """Let a person spoil the status; where no other fault costs a restart, this may cost none either."""
         versions, kinds = self._versions[state[0]], self.config.kinds
         for text, version, cost in spoiled(versions, kinds) if state[3] else ():
-            spoilt = self._intern_versions((*versions, version)[-self.config.stale :])
+            spoilt = self._versions.number((*versions, version)[-self.config.stale :])
             deaths = state[4] + (cost if kinds & (DEADLY | {"torn"}) else 0)
             yield Move(text, (spoilt, *state[1:3], state[3] - 1, deaths, *state[5:]), True, "")
 
@@ -303,7 +306,7 @@ class World(Explored[State]):
         if not rule and is_sync and not self._is_together(state, number, want[0]):
             rule = S3_NOW
         recent = (*versions, (life, *want))[-self.config.stale :]
-        written = (self._intern_versions(recent), *state[1:7], self._over_since(state[7], recent[-1]), *state[8:])
+        written = (self._versions.number(recent), *state[1:7], self._over_since(state[7], recent[-1]), *state[8:])
         text = f"{name}: writes S={want[0]} D={want[1]}"
         yield Move(text, self._with_ledger(written, position, self._controllers.learn(number, want)), False, rule)
         if "write" in self.config.kinds and state[3]:
@@ -347,60 +350,35 @@ class World(Explored[State]):
     def _with_ledger(self, state: State, position: int, ledger: int) -> State:
         return self._waiting((*state[:position], ledger + position - 1, *state[position + 1 :]), state)
 
+    @memo
     def _moves_of_slot(self, number: int, versions: int, over: int) -> tuple[tuple[str, int, str, str], ...]:
-        key = (number, versions, over)
-        found = self._moves.get(key)
-        if found is None:
-            kinds = self.config.kinds
-            found = self._moves[key] = tuple(
-                (text, self._intern_slot(slot), kind, rule)
-                for text, slot, kind, rule in self._slot_moves.moves(
-                    self._slots[number], self._versions[versions], self._overs[over]
-                )
-                if kind in ("", HEALS) or kind in kinds
-            )
-        return found
+        kinds, slot = {"", HEALS, *self.config.kinds}, self._slots[number]
+        return tuple(
+            (text, self._intern_slot(moved), kind, rule)
+            for text, moved, kind, rule in self._slot_moves.moves(slot, self._versions[versions], self._overs[over])
+            if kind in kinds
+        )
 
     def _observations(self, ledger: int, number: int) -> tuple[Observation, ...]:
-        key = (ledger, number)
-        found = self._observed.get(key)
-        if found is None:
-            found = self._observed[key] = self._controllers.observations(ledger, self._slots[number])
-        return found
+        return self._controllers.observations(ledger, self._sights[number])
 
     def _listed(self, slots: tuple[int, ...], status: Epochs) -> int:
         """Return the ledger of a controller that listed everything consistently."""
         ledger = self._controllers.empty(status)
         for number in slots:
-            key = (ledger, number)
-            if key not in self._listings:
-                self._listings[key] = self._controllers.caught_up(ledger, self._slots[number])
-            ledger = self._listings[key]
+            ledger = self._controllers.caught_up(ledger, self._sights[number])
         return ledger
 
     def _intern_slot(self, slot: SlotState) -> int:
-        number = self._slot_numbers.get(slot)
-        if number is None:
-            number = self._slot_numbers[slot] = len(self._slots)
-            self._slots.append(slot)
+        number = self._slots.number(slot)
+        if number == len(self._kinds):
             self._running.append(running_epochs(slot, supervisor=self.config.supervisor))
-            self._kinds.append(self._kind_numbers.setdefault(at_place(slot, 0), len(self._kind_numbers)))
+            self._sights.append(self._controllers.sight(slot))
+            self._kinds.append(self._histories.number(at_place(slot, 0)))
         return number
 
     def _over_since(self, over: int, now: Version) -> int:
-        return self._intern_over(over_since(self._overs[over], now)) if self.config.fence else over
-
-    def _intern_over(self, over: Over) -> int:
-        number = self._over_numbers.setdefault(over, len(self._overs))
-        if number == len(self._overs):
-            self._overs.append(over)
-        return number
-
-    def _intern_versions(self, versions: tuple[Version, ...]) -> int:
-        number = self._version_numbers.setdefault(versions, len(self._versions))
-        if number == len(self._versions):
-            self._versions.append(versions)
-        return number
+        return self._overs.number(over_since(self._overs[over], now)) if self.config.fence else over
 
 
 @cache
