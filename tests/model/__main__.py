@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tests.model.configurations import FULL, QUICK
-from tests.model.members import MEMBERS_FULL, MEMBERS_QUICK
+from tests.model.member_configurations import MEMBERS_FULL, MEMBERS_QUICK
 from tests.model.report import run_bugs, run_configurations
 from tests.model.resume import RESUME_FULL, RESUME_QUICK
 from tests.planted.checked import CHECKED

@@ -12,7 +12,8 @@ from tests.model.bad_domains import explore_bad_domains
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
-from tests.model.members import MembersConfig, explore_members
+from tests.model.member_parts import MembersConfig
+from tests.model.members import explore_members
 from tests.model.pacing import PACING_CONFIGS, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises

@@ -31,23 +31,24 @@ from inplace.common.protocol.slot import Shape
 from tests.model.configurations import kinds
 from tests.model.explore import Result, explore_world
 from tests.model.frozen import freeze, thaw
-from tests.model.members import (
+from tests.model.member_ledgers import Known, MemberLedgers, newest
+from tests.model.member_parts import (
     GONE,
     JOB,
     LIVE,
     NO_WORKER,
     GroupState,
-    Known,
-    MemberLedgers,
     MemberPod,
     MembersConfig,
-    MembersWorld,
     Stored,
-    _led,
-    _newest,
-    _on_the_wire,
-    _with,
+    led,
+    on_the_wire,
+    stored_with,
+    with_pod,
 )
+from tests.model.member_pods import PodMove
+from tests.model.members import MembersWorld
+from tests.model.memo import memo, one
 from tests.model.rules import INVARIANT, R1, R2, R3, S2, S4
 
 RESUME_KINDS: Final = kinds("unfit resize")
@@ -137,7 +138,7 @@ class PlainLedgers(MemberLedgers):
 
     def begun(self, stored: Stored, since: int) -> Any:
         """Return the ledger of a controller that begins."""
-        return Ledger(self._shapes[self.slots], *stored)
+        return Ledger(self._shapes[self.slots], stored.synced, stored.deprecated, stored.members)
 
     def thaw(self, number: int) -> Any:
         """Return a ledger that may be changed."""
@@ -152,7 +153,21 @@ class PlainLedgers(MemberLedgers):
             if record.pod.ran or record.pod.version:
                 record.pod = changed(record.pod, ran=0, version=0)
         own = (ledger.shape.size, ledger._resized)
-        return self._number((freeze(ledger), own, 0, ledger._seen, ledger.members))
+        return self._frozen.number((freeze(ledger), own, 0, ledger._seen, ledger.members))
+
+    def _take_in(self, ledger: Any, what: str, seen: Any) -> None:
+        if what == "reshape":
+            ledger.reshape(self._shapes[seen])
+        else:
+            super()._take_in(ledger, what, seen)
+
+    @memo
+    def known(self, number: int, exempt: int) -> Known:
+        """Return what a ledger says."""
+        ledger = self.thaw(number)
+        decision = ledger.decide(restarts_max=self.config.restarts_max)
+        want = stored_with(decision.synced, decision.deprecated, on_the_wire(decision.members))
+        return Known(((False, decision, want, ()),), (), (), grown=False, synced=ledger.synced)
 
 
 class ResumeWorld(MembersWorld):
@@ -172,13 +187,13 @@ class ResumeWorld(MembersWorld):
             pods = tuple(pod._replace(files=Files()) for pod in state.pods)
             return state._replace(pods=pods, lines=lines)
         first = Members(1, config.slots, seen=1, everyone=True) if config.listed else None
-        stored = Stored(1, 0, first)
+        stored = stored_with(1, 0, first)
         at_work = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
         pods = tuple(
-            MemberPod(f"{slot}.0", slot, agent=at_work, epoch=1, memory=1, worker=(1, slot + 1), files=Files())
+            MemberPod(f"{slot}.0", slot, machine=one(at_work), epoch=1, memory=1, worker=(1, slot + 1), files=Files())
             for slot in range(config.slots)
         )
-        ledger = self._ledgers.begun(stored, 0)
+        ledger = self.ledgers.begun(stored, 0)
         for pod in pods:
             ledger.observe(self._shown_pod(pod, 1))
         none = (0,) * config.slots
@@ -186,7 +201,7 @@ class ResumeWorld(MembersWorld):
             (stored,),
             pods,
             (),
-            self._ledgers.intern(ledger),
+            self.ledgers.intern(ledger),
             -1,
             config.faults,
             marks=none,
@@ -207,28 +222,28 @@ class ResumeWorld(MembersWorld):
     def _new_pod(self, slot: int, generation: int) -> MemberPod:
         pod = super()._new_pod(slot, generation)._replace(files=Files())
         if self.config.plain and pod.agent is not None:
-            pod = pod._replace(agent=AgentState())
+            pod = pod._replace(machine=one(AgentState()))
         return pod
 
-    def _new_pods(self, state: GroupState) -> Iterator[tuple[str, GroupState, str, str]]:
+    def _new_pods(self, state: GroupState) -> Iterator[PodMove]:
         for text, after, kind, rule in super()._new_pods(state):
             if all(pod.slot < state.lines.slots or pod in state.pods for pod in after.pods):
                 yield text, after, kind, rule
 
-    def _all_moves(self, state: GroupState) -> Iterator[tuple[str, GroupState, str, str]]:
+    def _all_moves(self, state: GroupState) -> Iterator[PodMove]:
         yield from super()._all_moves(state)
         for at, pod in enumerate(state.pods):
             if 0 < pod.worker[0] == state.versions[-1].synced and pod.life != GONE:
                 for text, moved, kind in self._works(state, pod):
                     before = self._hurt(state, pod) if kind == "unfit" else state
-                    yield f"pod {pod.uid}: {text}", _with(before, at, moved), kind, ""
+                    yield f"pod {pod.uid}: {text}", with_pod(before, at, moved), kind, ""
         last = state.lines.slots - 1
         if self._may(state, "resize") and last and len(state.events) < self.config.lag:
             smaller = state._replace(lines=state.lines._replace(slots=last))
             for at, pod in enumerate(state.pods):
                 if pod.slot == last and pod.life == LIVE:
                     leaving = pod._replace(life="leaving")
-                    yield "a slot is removed", self._happened(_with(smaller, at, leaving), leaving), "resize", ""
+                    yield "a slot is removed", self._happened(with_pod(smaller, at, leaving), leaving), "resize", ""
 
     def _works(self, state: GroupState, pod: MemberPod) -> Iterator[tuple[str, MemberPod, str]]:
         """Make and save steps."""
@@ -258,7 +273,7 @@ class ResumeWorld(MembersWorld):
         copies = tuple(copy for copy in files.copies if copy.made == last or copy.step in kept)
         local = tuple(copy.step for copy in copies if copy.step != files.unfit)[:LOCAL_STEPS_MAX]
         tells = Saved(local, files.shared or None, files.unfit or None)
-        return super()._announcing(pod, action)._replace(tells=tells, files=files._replace(copies=copies))
+        return super()._announcing(pod, action)._replace(tells=one(tells), files=files._replace(copies=copies))
 
     def _lifted(self, pod: MemberPod, members: Members | None, action: LiftBarrier) -> MemberPod:
         if self.config.plain:
@@ -268,11 +283,11 @@ class ResumeWorld(MembersWorld):
         told = action.resume
         return pod._replace(files=pod.files._replace(at=told.step if told else 0, told=told, fresh=True))
 
-    def _forgetful(self, agent: Any) -> Any:
+    def _forgotten(self, agent: AgentState) -> AgentState:
         """Keep the list that says what a second announcement tells, and whether this Pod was counted."""
-        if agent is None or agent.view is None or agent.phase in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
+        if agent.view is None or agent.phase in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
             return agent
-        after, view = super()._forgetful(agent), agent.view
+        after, view = super()._forgotten(agent), agent.view
         if agent.phase is AgentPhase.ANNOUNCING and view.synced == agent.epoch - 1:
             kept = replace(after.view, synced=view.synced, members=view.members)
             return replace(after, view=kept)
@@ -312,51 +327,32 @@ class ResumeWorld(MembersWorld):
 
     # Controllers.
 
-    def _patches(self, state: GroupState, at: int, pod: MemberPod) -> Iterator[tuple[str, GroupState, str, str]]:
-        lines, shared, members = state.lines, pod.tells.shared, state.versions[-1].members
+    def _patches(self, state: GroupState, at: int, pod: MemberPod) -> Iterator[PodMove]:
+        lines, shared, members = state.lines, pod.tells.value.shared, state.versions[-1].members
         is_member = self.config.plain or members is None or members.rank_of(pod.slot) is not None
         if shared is not None and shared not in lines.shared and is_member:
             state = state._replace(lines=lines._replace(shared=lines.shared | {shared}))
         yield from super()._patches(state, at, pod)
 
-    def _changes_of_leader(self, state: GroupState) -> Iterator[tuple[str, GroupState, str, str]]:
-        if isinstance(self._ledgers, PlainLedgers):
-            self._ledgers.slots = state.lines.slots
+    def _changes_of_leader(self, state: GroupState) -> Iterator[PodMove]:
+        if isinstance(self.ledgers, PlainLedgers):
+            self.ledgers.slots = state.lines.slots
         yield from super()._changes_of_leader(state)
 
     def _listed(self, ledger: Any, state: GroupState, again: int = 0) -> int:
         if not self.config.plain:
             return super()._listed(ledger, state, again)
         for pod in state.pods:
-            ledger.observe(self._shown_pod(pod, _newest(self._ledgers, state)))
-        return self._ledgers.intern(ledger)
+            ledger.observe(self._shown_pod(pod, newest(self.ledgers, state)))
+        return self.ledgers.intern(ledger)
 
-    def _moves_of_controller(self, state: GroupState, name: str) -> Iterator[tuple[str, GroupState, str, str]]:
+    def _moves_of_controller(self, state: GroupState, name: str) -> Iterator[PodMove]:
         if self.config.plain:
-            shaped = self._after(getattr(state, name), ("reshape", state.lines.slots))
+            shaped = self.ledgers.after(getattr(state, name), "reshape", state.lines.slots)
             if shaped != getattr(state, name):
-                yield f"{name}: expects {state.lines.slots} slots", _led(state, name, shaped), "", ""
+                yield f"{name}: expects {state.lines.slots} slots", led(state, name, shaped), "", ""
                 return
         yield from super()._moves_of_controller(state, name)
-
-    def _after(self, number: int, event: tuple[str, Any]) -> int:
-        if event[0] == "reshape" and (number, event) not in self._afters:
-            ledger = self._ledgers.thaw(number)
-            ledger.reshape(Shape({JOB: (1, event[1])}))
-            self._afters[number, event] = self._ledgers.intern(ledger)
-        return super()._after(number, event)
-
-    def _know(self, number: int, exempt: int) -> Known:
-        if not self.config.plain:
-            return super()._know(number, exempt)
-        found = self._known.get((number, exempt))
-        if found is None:
-            ledger = self._ledgers.thaw(number)
-            decision = ledger.decide(restarts_max=self.config.restarts_max)
-            want = Stored(decision.synced, decision.deprecated, _on_the_wire(decision.members))
-            found = Known(((False, decision, want, ()),), (), (), grown=False, synced=ledger.synced)
-            self._known[number, exempt] = found
-        return found
 
     def _write(self, state: GroupState, name: str, want: Stored, uids: tuple[str, ...], **options: bool) -> Any:
         """Keep how many ranks the new S has."""

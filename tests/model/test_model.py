@@ -18,7 +18,9 @@ from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
-from tests.model.members import MEMBERS_QUICK, MembersConfig, explore_members
+from tests.model.member_configurations import MEMBERS_QUICK
+from tests.model.member_parts import MembersConfig
+from tests.model.members import explore_members
 from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises

@@ -16,7 +16,8 @@ from inplace.common.protocol.pod_record import Record
 from inplace.common.protocol.pod_view import PodLife
 from inplace.common.wire.members import Announced, read_announcement
 from tests.model.configurations import kinds
-from tests.model.members import MembersConfig, explore_members
+from tests.model.member_parts import MembersConfig
+from tests.model.members import explore_members
 from tests.planted.bug import checked
 from tests.planted.mistake import Mistake, instead_of
 
