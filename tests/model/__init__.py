@@ -59,6 +59,12 @@ Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/proto
 end, backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
 agents and controller.
 
+Slots are alike: agents do not know their slot's number, and the ledger uses it only to find the Pods of one slot, and
+in sums, sets and maxima over slots. So two states of which one is the other with its slots numbered anew (in Pods and
+in what controllers know of them) have the same moves, break the same rules, and come together or not. Only one of them
+is explored (`World.canonical`), and it counts for all of them: the numbers in the report are those of the whole space.
+A test compares them with an exploration of every state. Groups with spares are not like that: rank r is slot r's.
+
 The rules are in `tests.model.rules`. S1 is checked in every state, S2 and S3 whenever a worker starts, the others
 at every write. L1: from every state the group can come together by moves that are no faults.
 """

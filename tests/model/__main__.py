@@ -7,7 +7,7 @@ import sys
 
 from tests.model.configurations import FULL, QUICK
 from tests.model.member_configurations import MEMBERS_FULL, MEMBERS_QUICK
-from tests.model.report import run_bugs, run_configurations
+from tests.model.report import explorations, run
 from tests.model.resume import RESUME_FULL, RESUME_QUICK
 from tests.planted.checked import CHECKED
 
@@ -17,12 +17,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small bounds, under a minute")
     quick: bool = parser.parse_args().quick
-    results = run_configurations(
+    explored = explorations(
         QUICK if quick else FULL,
         MEMBERS_QUICK if quick else MEMBERS_FULL,
         RESUME_QUICK if quick else RESUME_FULL,
     )
-    bugs = run_bugs([bug for bug in CHECKED if not (quick and bug.slow)])
+    results, bugs = run(explored, [bug for bug in CHECKED if not (quick and bug.slow)])
     broken = [result for result in results if result.rule]
     missed = [name for name, result in bugs.items() if not result.rule]
     print(f"\nrules broken: {len(broken)}, planted bugs caught: {len(bugs) - len(missed)} of {len(bugs)}")

@@ -19,6 +19,9 @@ FENCED_BESIDE_A_DEATH: Final = replace(FENCED, faults=2, kinds=kinds("cut worker
 
 # The largest first, so that two processes finish at about the same time.
 FULL: Final = (
+    FENCED_BESIDE_A_DEATH,
+    replace(FENCED_BESIDE_A_DEATH, kinds=kinds("cut controller")),
+    replace(FENCED, slots=2, stale=1),
     Config(2, 2, KINDS, overlap=True),
     Config(2, 3, kinds("worker replace controller")),
     Config(3, 1, kinds("worker replace handover patch"), overlap=True),
@@ -51,9 +54,6 @@ FULL: Final = (
     Config(2, 2, kinds("lost worker agent"), supervisor=True),
     Config(2, 2, kinds("torn worker controller")),
     Config(2, 1, kinds("torn worker agent"), supervisor=True),
-    FENCED_BESIDE_A_DEATH,
-    replace(FENCED_BESIDE_A_DEATH, kinds=kinds("cut controller")),
-    replace(FENCED, slots=2, stale=1),
     FENCED,
 )
 QUICK: Final = (

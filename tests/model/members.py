@@ -109,9 +109,9 @@ class MembersWorld(PodMoves, Explored[GroupState]):
         """Yield every move of a state."""
         for text, after, kind, rule in () if state.failed else self._all_moves(state):
             if kind in ("", "free"):
-                yield Move(text, after, bool(kind), rule)
+                yield Move(text, self._present(after), bool(kind), rule)
             elif self._may(state, kind):
-                yield Move(text, after._replace(left=after.left - 1), True, rule)
+                yield Move(text, self._present(after._replace(left=after.left - 1)), True, rule)
 
     def _may(self, state: GroupState, kind: str) -> bool:
         """Say whether a fault may happen now."""
@@ -253,22 +253,22 @@ class MembersWorld(PodMoves, Explored[GroupState]):
             ledger.relisted(again)
         return self.ledgers.intern(ledger)
 
-    def canonical(self, state: GroupState) -> GroupState:
+    def _present(self, state: GroupState) -> GroupState:
         """Number the versions anew, and forget the past."""
         order, synced = tuple(sorted(compared(self.ledgers, state))), state.versions[-1].synced
-        pods = tuple([self._canonical_pod(pod, order, synced) for pod in state.pods])
+        pods = tuple([self._present_pod(pod, order, synced) for pod in state.pods])
         if order == tuple(range(1, len(order) + 1)):
             return state._replace(pods=pods)
         return state._replace(
-            versions=tuple([self._canonical_version(each, order) for each in state.versions]),
-            events=tuple([self._canonical_event(event, order) for event in state.events]),
+            versions=tuple([self._present_version(each, order) for each in state.versions]),
+            events=tuple([self._present_event(event, order) for event in state.events]),
             pods=pods,
             leader=self.ledgers.renumbered(state.leader, order),
             old=self.ledgers.renumbered(state.old, order) if state.old >= 0 else -1,
         )
 
     @memo
-    def _canonical_pod(self, pod: MemberPod, order: tuple[int, ...], synced: int) -> MemberPod:
+    def _present_pod(self, pod: MemberPod, order: tuple[int, ...], synced: int) -> MemberPod:
         """Number the versions that an agent has seen anew, and forget what it ran before S."""
         pod, agent = pod._replace(ran=_not_before(synced, pod.ran), memory=_not_before(synced, pod.memory)), pod.agent
         if agent is None or agent.view is None or not (agent.accepted or agent.view.members is not None):
@@ -277,11 +277,11 @@ class MembersWorld(PodMoves, Explored[GroupState]):
         return pod._replace(machine=one(replace(agent, accepted=placed(order, agent.accepted), view=view)))
 
     @memo
-    def _canonical_version(self, stored: Stored, order: tuple[int, ...]) -> Stored:
+    def _present_version(self, stored: Stored, order: tuple[int, ...]) -> Stored:
         return stored_with(stored.synced, stored.deprecated, renumbered(stored.members, order))
 
     @memo
-    def _canonical_event(self, event: Event, order: tuple[int, ...]) -> Event:
+    def _present_event(self, event: Event, order: tuple[int, ...]) -> Event:
         what, seen = event
         if not isinstance(seen, One):
             return event

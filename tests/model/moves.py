@@ -40,7 +40,7 @@ class Explored(Protocol[S]):
         """Say whether the group has come together, or nothing more is asked of it."""
 
     def canonical(self, state: S) -> S:
-        """Return the one state that is explored for all that are like this one: they have the same future."""
+        """Return the one state that is explored for all that differ from this one in names alone."""
         return state
 
     def alike(self, state: S) -> int:

@@ -6,7 +6,9 @@ import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from tests.model.bad_domains import explore_bad_domains
 from tests.model.escalations import ESCALATIONS, explore_escalations
@@ -21,42 +23,59 @@ from tests.model.resume import ResumeConfig, explore_resume
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
 
-_Item = TypeVar("_Item")
-ESCALATION_RUNS: Final = tuple(itertools.product(ESCALATIONS, (False, True)))  # and whether a failed Job counts
-PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
+Task = Callable[[], Result]
+PROCESSES_MAX: Final = 2  # each holds one configuration in memory, up to about 3 GiB
 
 
-def run_configurations(
-    configs: Sequence[Config], members: Sequence[MembersConfig], resume: Sequence[ResumeConfig]
-) -> list[Result]:
-    """Explore every configuration and print a line for each, as they finish."""
+def explorations(
+    groups: Iterable[Config], members: Iterable[MembersConfig], resume: Iterable[ResumeConfig]
+) -> list[Task]:
+    """Return every exploration; those that take longest come first, so that two processes end together."""
+    return [
+        *(partial(explore, config) for config in groups),
+        *(partial(explore_members, config) for config in members),
+        *(partial(explore_resume, config) for config in resume),
+        *(explore_process_pod, explore_entrypoint_pod, explore_promises, explore_bad_domains, explore_containers_pod),
+        *(partial(explore_pacing, config) for config in PACING_CONFIGS),
+        *(
+            partial(explore_escalations, annotation=annotation, uncounted=uncounted)
+            for annotation, uncounted in itertools.product(ESCALATIONS, (False, True))
+        ),
+    ]
+
+
+def run(explored: Sequence[Task], bugs: Sequence[Bug]) -> tuple[list[Result], dict[str, Result]]:
+    """Explore, look for every planted bug, and print a line for each, in their order."""
+    tasks: list[Task] = [*explored, *(partial(_hunt, bug.name) for bug in bugs)]
+    processes = min(PROCESSES_MAX, multiprocessing.cpu_count())
+    with multiprocessing.Pool(processes, maxtasksperchild=1) as pool:  # a process ends, and its memory with it
+        results = pool.imap(_timed, tasks)
+        found = _print_explorations(itertools.islice(results, len(explored))) if explored else []
+        return found, _print_bugs(bugs, results)
+
+
+def _print_explorations(results: Iterable[Result]) -> list[Result]:
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
-    began, results = time.perf_counter(), []
-    pods = [explore_containers_pod(), explore_process_pod(), explore_entrypoint_pod(), explore_promises()]
-    pods.append(explore_bad_domains())
-    plans = (_in_parallel(_climb, ESCALATION_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
-    groups = (
-        _in_parallel(explore_members, members),
-        _in_parallel(explore_resume, resume),
-        _in_parallel(explore, configs),
-    )
-    for result in itertools.chain(pods, *plans, *groups):
-        results.append(result)
+    began, found = time.perf_counter(), []
+    for result in results:
+        found.append(result)
         print(_line(result), flush=True)
-    states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
-    print(f"{'total':74} {states:9,} {transitions:11,} {'':5} {time.perf_counter() - began:7.1f}")
-    return results
+    states, transitions = sum(each.states for each in found), sum(each.transitions for each in found)
+    seconds = sum(each.seconds for each in found)
+    print(f"{'total':74} {states:9,} {transitions:11,} {'':5} {seconds:7.1f}")
+    print(f"in {time.perf_counter() - began:.0f} s")
+    return found
 
 
-def run_bugs(bugs: Sequence[Bug]) -> dict[str, Result]:
-    """Look for every planted bug and print which rule it broke, and after how many moves."""
+def _print_bugs(bugs: Sequence[Bug], results: Iterable[Result]) -> dict[str, Result]:
+    """Print which rule each planted bug broke, and after how many moves."""
     print(f"\n{'planted bug':58} {'moves':>5} {'states':>8}  caught by")
-    results = {}
-    for bug, result in zip(bugs, _in_parallel(_hunt, [bug.name for bug in bugs]), strict=True):
-        results[bug.name] = result
+    found = {}
+    for bug, result in zip(bugs, results, strict=True):
+        found[bug.name] = result
         caught = result.rule or "NOT CAUGHT"
         print(f"{bug.name:58} {len(result.trace):5} {result.states:8,}  {caught}", flush=True)
-    return results
+    return found
 
 
 def _hunt(name: str) -> Result:
@@ -65,15 +84,10 @@ def _hunt(name: str) -> Result:
     return bug.check()
 
 
-def _climb(run: tuple[str, bool]) -> Result:
-    return explore_escalations(run[0], uncounted=run[1])
-
-
-def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:
-    """Yield results in the order of the items."""
-    processes = min(PROCESSES_MAX, multiprocessing.cpu_count())
-    with multiprocessing.Pool(processes, maxtasksperchild=1) as pool:  # a process ends, and its memory with it
-        yield from pool.imap(task, items)
+def _timed(task: Task) -> Result:
+    began = time.process_time()
+    result = task()
+    return replace(result, seconds=time.process_time() - began)
 
 
 def _line(result: Result) -> str:

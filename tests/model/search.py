@@ -41,7 +41,7 @@ def search(name: str, world: World[P], *, is_last: Callable[[P], bool], may_be: 
     while waiting:
         pod = waiting.popleft()
         if rule := world.judge(pod):
-            return Result(name, len(came), transitions, 0, 0.0, rule, _trace(came, pod), complete=False)
+            return Result(name, len(came), transitions, 0, rule, _trace(came, pod), complete=False)
         if is_last(pod):
             continue
         for text, after in world.moves(pod):
@@ -49,7 +49,7 @@ def search(name: str, world: World[P], *, is_last: Callable[[P], bool], may_be: 
             if after not in came and may_be(after):
                 came[after] = (pod, text)
                 waiting.append(after)
-    return Result(name, len(came), transitions, 0, 0.0, "", (), complete=True)
+    return Result(name, len(came), transitions, 0)
 
 
 def _trace(came: dict[P, tuple[P, str] | None], pod: P) -> tuple[str, ...]:

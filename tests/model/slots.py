@@ -90,12 +90,8 @@ class SlotMoves:
                 continue
             for text, moved, kind in self._moves_of_pod(slot.ran, pod, versions, over):
                 if moved != pod:
-                    yield (
-                        f"pod {pod.uid}: {text}",
-                        settled(slot, name, moved._replace(rule="")),
-                        kind,
-                        moved.rule,
-                    )
+                    after = moved._replace(rule="") if moved.rule else moved
+                    yield f"pod {pod.uid}: {text}", settled(slot, name, after), kind, moved.rule
         yield from self._replacements(slot, versions[-1])
 
     def _replacements(self, slot: SlotState, now: Version) -> Iterator[Move]:
@@ -258,5 +254,6 @@ class SlotMoves:
 
 def settled(slot: SlotState, name: str, pod: Pod) -> SlotState:
     """Put a Pod back into its slot and keep the slot's history."""
-    slot = slot._replace(live=pod) if name == "live" else slot._replace(leaving=pod)
-    return slot._replace(announced=max(slot.announced, pod.annotation), ran=max(slot.ran, pod.worker[0]))
+    live, leaving = (pod, slot.leaving) if name == "live" else (slot.live, pod)
+    announced, ran = max(slot.announced, pod.annotation), max(slot.ran, pod.worker[0])
+    return SlotState(slot.number, live, leaving, slot.generation, announced, ran)

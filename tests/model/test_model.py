@@ -15,7 +15,7 @@ from tests.common.protocol.test_ledger_properties import events, play
 from tests.model.bad_domains import explore_bad_domains
 from tests.model.configurations import QUICK, kinds
 from tests.model.escalations import ESCALATIONS, explore_escalations
-from tests.model.explore import Result, explore
+from tests.model.explore import Result, explore, explore_world
 from tests.model.frozen import freeze, thaw
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.member_configurations import MEMBERS_QUICK
@@ -26,6 +26,7 @@ from tests.model.pods import Config
 from tests.model.promises import explore_promises
 from tests.model.resume import RESUME_QUICK, ResumeConfig, explore_resume
 from tests.model.rules import S3
+from tests.model.world import State, World
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
 
@@ -40,6 +41,27 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
+
+
+class NumberedWorld(World):
+    """Takes two states for two whose slots differ in their numbers alone."""
+
+    def canonical(self, state: State) -> State:
+        """Forget the past."""
+        return self._without_the_past(state) if self.config.fence else state
+
+    def alike(self, state: State) -> int:
+        """Return one."""
+        return 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [config for config in QUICK if config.slots > 1], ids=str)
+def test_a_state_counts_for_all_in_which_the_slots_have_other_numbers(config: Config) -> None:
+    """The states and transitions reported are those of the whole space, whether or not each is explored."""
+    every, alike = explore_world("every state", NumberedWorld(config)), explore(config)
+
+    assert (alike.states, alike.transitions) == (every.states, every.transitions)
 
 
 @pytest.mark.slow

@@ -122,10 +122,10 @@ class World(Explored[State]):
 
     def alike(self, state: State) -> int:
         """Return in how many ways the slots of a state could be numbered."""
-        numbers = range(self._last_slot - FIRST_SLOT)
-        if len(set(self._pattern(state))) == len(numbers):
-            return factorial(len(numbers))
-        return len({self._ordered(state, order) for order in permutations(numbers)})
+        slots = state[FIRST_SLOT : self._last_slot]
+        if len({self._kinds[number] for number in slots}) == len(slots):
+            return factorial(len(slots))
+        return len({self._ordered(state, order) for order in permutations(range(len(slots)))})
 
     def _pattern(self, state: State) -> Order:
         """Return for each slot how many come before it in order; two that have the same past stand side by side."""
@@ -186,14 +186,20 @@ class World(Explored[State]):
 
     def _time_passes(self, state: State) -> Iterator[Move[State]]:
         """Let a tick pass, where nothing is due before it."""
-        slots, over = [self._slots[number] for number in state[FIRST_SLOT:]], self._overs[state[7]]
-        if any(is_waited_for(pod, over) for slot in slots for pod in (slot.live, slot.leaving)):
+        if any(self._is_waited_for(number, state[7]) for number in state[FIRST_SLOT:]):
             return
+        over = self._overs[state[7]]
         waited = [min(FENCE, ticks + 1) for ticks in divmod(state[6], FENCE + 1)]
         times = (waited[0] * (FENCE + 1) + waited[1], self._overs.number(a_tick_older(over)))
         after = self._waiting((*state[:6], *times, *state[FIRST_SLOT:]), state)
         if after != state:
             yield Move("time passes", after, False, "")
+
+    @memo
+    def _is_waited_for(self, number: int, over: int) -> bool:
+        """Say whether time stands still for a Pod of a slot."""
+        slot = self._slots[number]
+        return any(is_waited_for(pod, self._overs[over]) for pod in (slot.live, slot.leaving))
 
     def _waiting(self, state: State, before: State) -> State:
         """Return a state in which a controller has waited only if it has known of no running epoch meanwhile."""

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.model.report import run_bugs
+from tests.model.report import run
 from tests.planted.bug import CAMPAIGN, MODEL, STORIES, Bug
 from tests.planted.campaign import AS_IT_IS, Bounds, Hunt, hunt, hunt_all
 from tests.planted.catalogue import BUGS
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = {by: [bug for bug in options.only if by in bug.finders] for by in options.by}
     missed = _by_campaign(found.get(CAMPAIGN, []), options.processes, writes=options.write)
     if checked := found.get(MODEL):
-        missed += [name for name, result in run_bugs(checked).items() if not result.rule]
+        missed += [name for name, result in run([], checked)[1].items() if not result.rule]
     for bug in found.get(STORIES, []):
         with planted(*bug.mistakes):
             told = red(bug.stories)
