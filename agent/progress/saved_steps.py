@@ -3,8 +3,13 @@ What this Pod could load, of what its ranks said with `inplace.saved`: computed 
 
 A rank's line counts for the run that wrote it. Of earlier runs count the steps that the Pod kept, up to the one from
 which the last run went on (`common.protocol.resume.local_after`). A step is the Pod's if all its ranks have it; a rank
-that told nothing has none. What was computed stands in EPOCH_FILE.saved BEFORE it is announced, with its epoch. So an
-agent that starts anew announces the same, and without the file the steps of earlier runs are told no more.
+that told nothing has none.
+
+A rank that goes on from a step also names its own copy of it in its line (`inplace.resume`). After a local step that is
+right. After a shared one the copy may be a part of another whole, so the agent leaves it out.
+
+The agent writes its answer and the epoch to EPOCH_FILE.saved BEFORE it announces them. So an agent that starts anew
+announces the same. Without the file the steps of earlier runs are told no more.
 
 The same file counts the runs that went on from one step and failed before any rank made or saved another. After
 VAIN_RUNS of them in a row the step is unfit, for the life of this Pod: the group goes on from an older one.
@@ -43,7 +48,7 @@ POD: Final = "pod"  # the rank of processes that no variable numbers
 
 @record
 class PodSteps:
-    """What stands in EPOCH_FILE.saved.
+    """The content of EPOCH_FILE.saved.
 
     Args:
         epoch: with which `saved` was announced; 0 for none.
@@ -75,7 +80,8 @@ def saved_steps(folder: str, memory: EpochFile, epoch: int, resume: Resume | Non
     older = local_after(kept.saved.local, resume) if kept.epoch == last else ()
     lists = [_local(line, last, older) for line in ranks.lines.values()]
     local = frozenset.intersection(*lists) if lists and ranks.whole else frozenset[int]()
-    fit = sorted(local - {kept.saved.unfit}, reverse=True)[:LOCAL_STEPS_MAX]
+    foreign = resume.step if resume is not None and not resume.local else None
+    fit = sorted(local - {kept.saved.unfit, foreign}, reverse=True)[:LOCAL_STEPS_MAX]
     saved = Saved(tuple(fit), _shared(ranks, last, kept.saved.shared), kept.saved.unfit)
     _keep(memory, replace(kept, epoch=epoch, saved=saved))
     if not older:

@@ -76,6 +76,13 @@ def test_an_earlier_run_counts_up_to_where_the_last_one_went_on(pod: Pod, resume
     assert pod.tells(9, local(110)) == Saved((110, 100) if is_local else (), 90)
 
 
+@pytest.mark.parametrize(("resume", "told"), [(local(110), (120, 110)), (Resume(110, local=False), (120,))], ids=str)
+def test_the_own_copy_of_a_shared_step_may_be_of_another_whole(pod: Pod, resume: Resume, told: tuple[int, ...]) -> None:
+    """A run of other ranks made it, or the group went back behind it since: the rank cannot know."""
+    pod.saves("rank-0", "v1 7 120.110 110")
+    assert pod.tells(8, resume) == Saved(told, 110)
+
+
 def test_a_rank_that_told_nothing_has_nothing(pod: Pod) -> None:
     """A rank that made a step in the last run is one; one of an older run, or of another program, is none."""
     pod.saves("rank-0", "v1 6 120 -")
