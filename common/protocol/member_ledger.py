@@ -1,26 +1,26 @@
 """
-The controller's ledger of a group with spares: its barrier lifts for some of the slots.
+The controller's ledger of a group with spares: its barrier lifts for some of the units.
 
-`Ledger` counts Pods; here is what a slot means for the barrier of S + 1, kept up to date in O(1) per Pod event:
+A unit is what plays a rank: a Pod, or a Job with all of its Pods (`common.protocol.members`). `Ledger` counts Pods;
+here is what a slot means for the barrier of S + 1, kept up to date in O(1) per Pod event:
 
     arrived    its only Pod announced S + 1, and nothing of an older epoch may run in it
     vacant     nothing of it may run: no Pod, one that never announced, or a spare that is late
     doubted    a Pod of a member went without its end seen, so its worker may still run: neither arrived nor vacant
     blocking   everything else, and what is doubted
 
-The barrier lifts when no slot blocks and enough have arrived (`Sizes`). Spares decide nothing: what a status is
-decided from are the slots of the members of S. Where nobody knows the members of S, every slot may be one of them.
+The barrier lifts when no slot blocks and enough units have arrived (`Sizes`), each with all of its slots. Spares decide
+nothing: a status is decided from the slots of the members of S. Where nobody knows them, every slot may be one.
 
 A version is a resourceVersion as a number. The order of Pod events is that of their versions, so an announcement of a
 version up to `seen` was taken in. But a Pod that announced S + 1 and went before `since`, a controller's first list, is
-unknown, and may wait at the barrier beside its replacement. Where a member may have such a double, the epoch is
-skipped.
+unknown, and may wait at the barrier beside its replacement. Where a member may have such a double, that is skipped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from inplace.common.protocol.bounds import INT32_MAX
@@ -36,7 +36,7 @@ from inplace.common.protocol.slot import Shape, Slot
 
 @dataclass
 class MemberLedger(Ledger):
-    """Counts the Pods of one replicatedJob with one Job; a slot's number is its completion index.
+    """Counts the Pods of one replicatedJob. Where that has one Job, its units are the Pods; else they are the Jobs.
 
     Args:
         sizes: how many members there may be.
@@ -46,16 +46,20 @@ class MemberLedger(Ledger):
 
     sizes: Sizes = field(default_factory=lambda: Sizes(1, 1))
     since: int = 0
-    _playing: set[int] = field(default_factory=set)  # slots that may be members of S
-    _arrived: set[int] = field(default_factory=set)
+    _playing: set[int] = field(default_factory=set)  # units that may be members of S
+    _arrived: set[int] = field(default_factory=set)  # units of which every slot has
     _spares: set[int] = field(default_factory=set)  # of these, those that may be no members of S
-    _blocking: set[int] = field(default_factory=set)
-    _doubted: set[int] = field(default_factory=set)
-    _lost: set[int] = field(default_factory=set)  # members of S whose Pod is gone
-    _back: set[int] = field(default_factory=set)  # members of S of which a live Pod announced S + 1
-    _done: Counter[int] = field(default_factory=Counter)  # completed Pods, by slot
-    _gone: set[tuple[int, int]] = field(default_factory=set)  # slot and epoch of Pods that announced; no end was seen
-    _trusted: set[int] = field(default_factory=set)  # slots of S whose workers have ended, as was promised
+    _coming: set[int] = field(default_factory=set)  # units without a vacant slot
+    _present: set[Slot] = field(default_factory=set)  # slots that have arrived
+    _blocking: set[Slot] = field(default_factory=set)
+    _doubted: set[Slot] = field(default_factory=set)
+    _lost: set[Slot] = field(default_factory=set)  # of members of S, whose Pod is gone
+    _back: set[Slot] = field(default_factory=set)  # of members of S, of which a live Pod announced S + 1
+    _here: Counter[int] = field(default_factory=Counter)  # of each unit, how many slots have arrived
+    _there: Counter[int] = field(default_factory=Counter)  # of each unit, how many are not vacant
+    _done: Counter[Slot] = field(default_factory=Counter)  # completed Pods, by slot
+    _gone: set[tuple[Slot, int]] = field(default_factory=set)  # slot and epoch of Pods that announced; no end was seen
+    _trusted: set[Slot] = field(default_factory=set)  # slots of S whose workers have ended, as was promised
 
     def __post_init__(self) -> None:
         """Begin with no Pod."""
@@ -68,9 +72,9 @@ class MemberLedger(Ledger):
         before = known.pod.slot if known is not None else pod.slot
         moved = super().observe(pod)
         if moved:
-            self._weigh(pod.slot.completion_index)
+            self._weigh(pod.slot)
             if before != pod.slot:
-                self._weigh(before.completion_index)
+                self._weigh(before)
         return moved
 
     def forget(self, uid: str) -> None:
@@ -78,7 +82,7 @@ class MemberLedger(Ledger):
         record = self._records.get(uid)
         super().forget(uid)
         if record is not None:
-            self._weigh(record.pod.slot.completion_index)
+            self._weigh(record.pod.slot)
 
     def vanish(self, uid: str) -> None:
         """Drop a Pod whose object is gone; if its end was not seen, its worker may run, or wait at a barrier. O(1)."""
@@ -94,13 +98,13 @@ class MemberLedger(Ledger):
         if record is not None and record.fenced:
             if (record.epoch or 0) > self.synced:
                 self._note_gone(record)
-            self._weigh(record.pod.slot.completion_index)
+            self._weigh(record.pod.slot)
 
-    def trust(self, number: int) -> None:
+    def trust(self, slot: Slot) -> None:
         """Take a slot for one in which no worker of S is left: what its agent promised has passed since D >= S."""
         if not self._is_running():
-            self._trusted.add(number)
-            self._weigh(number)
+            self._trusted.add(slot)
+            self._weigh(slot)
 
     def relisted(self, version: int) -> None:
         """Note that events before `version` may have been missed; O(slots)."""
@@ -118,7 +122,7 @@ class MemberLedger(Ledger):
         super().learn(synced, deprecated, members)
         if is_newer:
             self._trusted.clear()
-            self._gone = {(number, epoch) for number, epoch in self._gone if epoch >= synced}
+            self._gone = {(slot, epoch) for slot, epoch in self._gone if epoch >= synced}
         if is_newer or self.members != before:
             self._weigh_all()
 
@@ -137,8 +141,8 @@ class MemberLedger(Ledger):
             restarts_max: spec.failurePolicy.maxRestarts.
             uncounted: epochs that were not counted restarts.
             waited: long enough for slots that are missing (`is_short`): fewer members than before may begin.
-            avoided: slots on nodes that Pods leave.
-            cost: of giving a rank to a slot; see `members.choose`.
+            avoided: units on nodes that Pods leave.
+            cost: of giving a rank to a unit; see `members.choose`.
         """
         synced, deprecated = self.synced, self.deprecated
         if (found := self._find_lost()) is not None:  # who ran in it is lost, too: it is over
@@ -159,13 +163,14 @@ class MemberLedger(Ledger):
     @property
     def is_done(self) -> bool:
         """Say whether every member of the running epoch completed: nothing restarts any more."""
-        is_known = self._is_running() and self.members is not None
-        return is_known and len(self._done) >= len(self._playing) and self._done.keys() >= self._playing
+        if self.members is None or not self._is_running() or len(self._done) < self.expected:
+            return False
+        return all(slot in self._done for unit in self._playing for slot in self.shape.slots_of(unit))
 
     @property
     def is_short(self) -> bool:
-        """Say whether slots are missing for full strength; the caller waits from then on, before `waited`."""
-        return len(self._arrived) + len(self._blocking) < self.sizes.most
+        """Say whether units are missing for full strength; the caller waits from then on, before `waited`."""
+        return len(self._coming) < self.sizes.most
 
     @property
     def grown(self) -> int:
@@ -177,22 +182,25 @@ class MemberLedger(Ledger):
 
     def plays(self, slot: Slot) -> bool:
         """Say whether a worker of epoch S belongs into a slot; where nobody knows, into any."""
-        return slot.completion_index in self._playing
+        return self.shape.unit_of(slot) in self._playing
 
     @property
     def expected(self) -> int:
         """Return how many slots an epoch needs: of S while that runs, else of the next one at full strength."""
         is_known = self._is_running() and self.members is not None
-        return len(self._playing) if is_known else self.sizes.most
+        return self.shape.each * (len(self._playing) if is_known else self.sizes.most)
 
     def standing(self) -> PodCounts:
         """Count the Pods by what they do; while S runs its members, and who may take their ranks as spares."""
         if not (self._is_running() and self.members is not None):
             return super().standing()
-        done = len(self._playing.intersection(self._done))
-        waiting, missing = len(self._back), len(self._lost)
-        running = max(0, len(self._playing) - waiting - missing - done)
-        return PodCounts(running, waiting, 0, missing, len(self._spares))
+        done, waiting, missing = sum(map(self.plays, self._done)), len(self._back), len(self._lost)
+        running = max(0, self.expected - waiting - missing - done)
+        return PodCounts(running, waiting, 0, missing, len(self._spares) * self.shape.each)
+
+    def gathered(self) -> int:
+        """Return how many slots have arrived in units that may become members; O(units)."""
+        return sum(self._here[unit] for unit in self._coming)
 
     def absent(self, epoch: int, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
         """Yield each slot that is not at an epoch, with its Pods by UID; of S those of its members."""
@@ -204,24 +212,24 @@ class MemberLedger(Ledger):
         """Return how many members of a running epoch could leave these slots to spares.
 
         Args:
-            leaving: slots on nodes that Pods leave.
+            leaving: units on nodes that Pods leave.
             avoided: these, and others that take no rank: a restart would move nobody to them.
-            saves: says whether a restart leaves workers the time to save. Where it does not, and the Pod of such a slot
+            saves: says whether a restart leaves workers the time to save. Where it does not, and a Pod of such a unit
                 ends already, none should leave before: its worker may be saving, and its end restarts the group.
         """
         if not leaving or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
         moving = leaving & self._playing
-        if any(self._is_ending(number) for number in moving) and not saves():
+        if any(self._is_ending(slot) for unit in moving for slot in self.shape.slots_of(unit)) and not saves():
             return 0
         return min(len(moving), self.spares(avoided))
 
     def spares(self, avoided: frozenset[int]) -> int:
-        """Return how many slots could take a rank of a running epoch."""
+        """Return how many units could take a rank of a running epoch."""
         return len(self._spares - avoided) if self.members is not None and self._is_running() else 0
 
     @property
-    def doubted(self) -> frozenset[int]:
+    def doubted(self) -> frozenset[Slot]:
         """Return the slots in which a worker of S may run unseen; `trust` ends that."""
         return frozenset(self._doubted)
 
@@ -239,7 +247,7 @@ class MemberLedger(Ledger):
         return self.members is not None and max(self._seen, self.since) < self.members.seen
 
     def _choose(self, avoided: frozenset[int], cost: Callable[[int, int], int], *, waited: bool) -> list[int] | None:
-        """Return the slot of each rank of the next epoch; None while the barrier waits."""
+        """Return the unit of each rank of the next epoch; None while the barrier waits."""
         before = self.members or Members(1, self.sizes.most)
         least = self.sizes.least if waited else min(self.sizes.most, before.size)
         size = self.sizes.fit(len(self._arrived))
@@ -250,27 +258,29 @@ class MemberLedger(Ledger):
     def _lift(self, chosen: list[int], restarts: int) -> Decision:
         """Return the decision that syncs the next epoch, or skips it where a member may have a double."""
         epoch, seen = self.next_epoch, max(self._seen, self.since)
-        if any(self._may_have_a_double(number) for number in chosen):
+        if any(self._may_have_a_double(slot) for unit in chosen for slot in self.shape.slots_of(unit)):
             before = self.members or Members(epoch, self.sizes.most)  # it keeps who plays which rank
-            skipped = Members(epoch, before.size, before.exchanged, seen, skipped=True)
+            skipped = Members(epoch, before.size, before.exchanged, seen, skipped=True, pods=self.shape.pods)
             return Decision(epoch, epoch, restarts, members=skipped)
-        members = members_of(epoch, chosen, seen, self._resume(chosen))
+        members = members_of(epoch, chosen, seen, self._resume(chosen), self.shape.pods)
         return Decision(epoch, self.deprecated, restarts, members=members)
 
     def _resume(self, chosen: list[int]) -> Resume | None:
         """Return from which step the next epoch goes on; what spares tell counts for nothing."""
-        saved = {number: self._saved(number) for number in {*chosen, *self._playing}}
-        same = self.members is not None and self.members.slots() == chosen
-        return choose_resume((saved[number] for number in chosen), same=same, tellers=map(saved.get, self._playing))
+        before, pods = self.members, self.shape.pods
+        # Else a part that a Pod saved is not of the whole that the members are now.
+        same = before is not None and before.slots() == chosen and before.pods == pods
+        return choose_resume(self._saved(chosen), same=same, tellers=self._saved(self._playing))
 
-    def _saved(self, number: int) -> Saved | None:
-        """Return what the Pod of a slot told."""
-        pods = self._occupants.get(self._slot(number), {}).values()
-        return next((record.pod.saved for record in pods if record.epoch == self.next_epoch), None)
+    def _saved(self, units: Iterable[int]) -> Iterator[Saved | None]:
+        """Yield what the Pod of each slot told."""
+        for slot in (slot for unit in units for slot in self.shape.slots_of(unit)):
+            pods = self._occupants.get(slot, {}).values()
+            yield next((record.pod.saved for record in pods if record.epoch == self.next_epoch), None)
 
-    def _may_have_a_double(self, number: int) -> bool:
+    def _may_have_a_double(self, slot: Slot) -> bool:
         """Say whether another Pod of a slot may have announced S + 1, and wait at its barrier unseen."""
-        return (number, self.next_epoch) in self._gone or not (self._is_watched() or self._has_run(number))
+        return (slot, self.next_epoch) in self._gone or not (self._is_watched() or self._has_run(slot))
 
     def _is_watched(self) -> bool:
         """Say whether this ledger saw every event since S was synced."""
@@ -278,67 +288,88 @@ class MemberLedger(Ledger):
             return self.synced == self.since == 0
         return self.since <= self.members.seen
 
-    def _has_run(self, number: int) -> bool:
+    def _has_run(self, slot: Slot) -> bool:
         """Say whether a Pod of a slot ran in S: then it alone was its slot's Pod since."""
-        pods = self._occupants.get(self._slot(number), {}).values()
+        pods = self._occupants.get(slot, {}).values()
         return any(record.pod.ran == self.synced > 0 for record in pods)
 
-    def _is_doubted(self, number: int) -> bool:
+    def _is_doubted(self, slot: Slot) -> bool:
         """Say whether a worker of S may run in a slot unseen."""
-        if number not in self._playing or number in self._trusted or number in self._done:
+        if not self.plays(slot) or slot in self._trusted or slot in self._done:
             return False
         if self.members is not None and self.members.skipped:
             return False
-        return (number, self.synced) in self._gone or not (self._is_watched() or self._has_run(number))
+        return (slot, self.synced) in self._gone or not (self._is_watched() or self._has_run(slot))
 
-    def _is_vacant(self, number: int) -> bool:
+    def _is_vacant(self, slot: Slot) -> bool:
         """Say whether nothing of a slot may run that is not doubted."""
         return all(
             record.pod.life is PodLife.LIVE
-            and (record.epoch is None or (record.epoch <= self.synced and number not in self._playing))
+            and (record.epoch is None or (record.epoch <= self.synced and not self.plays(slot)))
             and record.pod.uid not in self._ahead
-            for record in self._occupants.get(self._slot(number), {}).values()
+            for record in self._occupants.get(slot, {}).values()
         )
 
-    def _is_ending(self, number: int) -> bool:
+    def _is_ending(self, slot: Slot) -> bool:
         """Say whether a Pod of a slot is about to end."""
-        pods = self._occupants.get(self._slot(number), {}).values()
+        pods = self._occupants.get(slot, {}).values()
         return any(record.pod.life is PodLife.LEAVING for record in pods)
 
     def _weigh_all(self) -> None:
         """Judge every slot; O(slots)."""
-        everyone = range(self.shape.size if self.synced else 0)
+        everyone = self.shape.units() if self.synced else ()
         self._playing = set(everyone if self.members is None else self.members.slots())
-        for slots in (self._arrived, self._spares, self._blocking, self._doubted, self._lost, self._back):
+        for slots in (self._present, self._blocking, self._doubted, self._lost, self._back):
             slots.clear()
-        for number in self._playing.union(range(self.shape.size)):
-            self._weigh(number)
+        for units in (self._arrived, self._spares, self._coming, self._here, self._there):
+            units.clear()
+        for unit in self._playing.union(self.shape.units()):
+            for slot in self.shape.slots_of(unit):
+                self._weigh(slot)
 
-    def _weigh(self, number: int) -> None:
-        """Judge one slot; O(its Pods)."""
-        pods = self._occupants.get(self._slot(number), {})
-        for slots in (self._arrived, self._spares, self._blocking, self._doubted, self._lost, self._back):
-            slots.discard(number)
-        if number in self._playing:
-            if number not in self._done and not any(record.epoch or record.pod.epoch for record in pods.values()):
-                self._lost.add(number)
+    def _weigh(self, slot: Slot) -> None:
+        """Judge one slot; O(its Pods). A slot of no unit, of a Pod in nobody's place, is none."""
+        if not self.shape.has_unit(slot):
+            return
+        pods, was_present = self._occupants.get(slot, {}), slot in self._present
+        was_there = was_present or slot in self._blocking
+        for slots in (self._present, self._blocking, self._doubted, self._lost, self._back):
+            slots.discard(slot)
+        if self.plays(slot):
+            if self._is_lost(slot):
+                self._lost.add(slot)
             if any(record.epoch == self.next_epoch and record.pod.life is PodLife.LIVE for record in pods.values()):
-                self._back.add(number)
-        if self._is_doubted(number):
-            self._doubted.add(number)
-            self._blocking.add(number)
+                self._back.add(slot)
+        if self._is_doubted(slot):
+            self._doubted.add(slot)
+            self._blocking.add(slot)
         elif epoch_of_slot(pods) == self.next_epoch:
-            self._arrived.add(number)
-            if number not in self._playing:
-                self._spares.add(number)
-        elif not self._is_vacant(number):
-            self._blocking.add(number)
+            self._present.add(slot)
+        elif not self._is_vacant(slot):
+            self._blocking.add(slot)
+        is_present, unit = slot in self._present, self.shape.unit_of(slot)
+        self._count_in_unit(self._here, self._arrived, unit, is_present - was_present)
+        self._count_in_unit(self._there, self._coming, unit, (is_present or slot in self._blocking) - was_there)
+        is_spare = unit in self._arrived and unit not in self._playing
+        self._spares.add(unit) if is_spare else self._spares.discard(unit)
+
+    def _count_in_unit(self, counts: Counter[int], whole: set[int], unit: int, change: int) -> None:
+        """Count one slot of a unit more (+1) or less (-1); `whole` has the units of which every slot counts."""
+        if change:
+            bump(counts, unit, change)
+            whole.add(unit) if counts[unit] == self.shape.each else whole.discard(unit)
+
+    def _is_lost(self, slot: Slot) -> bool:
+        """Say whether a member's Pod is gone; a slot that S did not know yet, as its Job grew since, lost none."""
+        is_new = self.members is not None and 0 < self.members.pods <= slot.completion_index
+        pods = self._occupants.get(slot, {})
+        return not (is_new or slot in self._done or any(one.epoch or one.pod.epoch for one in pods.values()))
 
     def _note_gone(self, record: Record) -> None:
         """Note what a Pod had announced of which nobody knows what still runs."""
         epoch = max(record.epoch or 0, record.pod.epoch or 0)
         if record.expected and epoch > 0:
-            self._gone.add((record.pod.slot.completion_index, epoch))
+            self._gone.add((record.pod.slot, epoch))
 
     def _find_lost(self) -> tuple[int, int] | None:
         """Return S and D as Pods prove them where the status lost them: a spare stands one epoch beyond the members.
@@ -350,13 +381,14 @@ class MemberLedger(Ledger):
         return super()._find_lost() or ((self.next_epoch, self.next_epoch) if is_proven else None)
 
     def _to_recreate(self) -> frozenset[tuple[str, int]]:
-        """Name the Job with completed Pods where too few slots are left without them; else spares take their ranks."""
-        is_enough = self.shape.size - len(self._done) >= self.sizes.most
-        return frozenset() if is_enough else super()._to_recreate()
+        """Name the Jobs with completed Pods where too few units are left without them; else spares take their ranks."""
+        found = super()._to_recreate()
+        left = len(self.shape.units()) - len(set(map(self.shape.unit_of, self._done))) if found else 0
+        return frozenset() if left >= self.sizes.most else found
 
     def _has_broken(self, record: Record) -> bool:
         """Say whether a member's worker of epoch S died."""
-        return record.pod.slot.completion_index in self._playing and super()._has_broken(record)
+        return self.plays(record.pod.slot) and super()._has_broken(record)
 
     def _take_census(self) -> None:
         """Take none: who announces S late finds that it is not counted, and announces S + 1."""
@@ -365,8 +397,4 @@ class MemberLedger(Ledger):
         """Count one Pod in (+1) or out (-1)."""
         super()._count(record, sign)
         if record.expected and record.pod.life is PodLife.SUCCEEDED:
-            bump(self._done, record.pod.slot.completion_index, sign)
-
-    def _slot(self, number: int) -> Slot:
-        """Return a slot by its number."""
-        return Slot(next(iter(self.shape.replicated_jobs), ""), 0, number)
+            bump(self._done, record.pod.slot, sign)

@@ -1,9 +1,13 @@
 """
-The members of an epoch: which slot plays which rank. A group with spares needs fewer Pods than it has slots.
+The members of an epoch: which unit plays which rank. A group with spares has more units than it needs.
 
-A slot is a number here, from 0 to n - 1. Ranks are 0 to size - 1. Rank r is played by slot r unless the list says
-otherwise, so that a lost member's rank is taken over and nobody else moves. A slot that announced and plays no rank
-is a spare. Pure, and on the agent's start path.
+A unit is a Pod of the one Job of a replicatedJob, or a whole Job of one that has several: a slice, a rack. Units are
+numbers from 0 to n - 1: a Pod's completion index, a Job's index. Ranks are 0 to size - 1. Rank r is played by unit r
+unless the list says otherwise, so that a lost member's rank is taken over and nobody else moves. A unit that announced
+and plays no rank is a spare.
+
+Within a Job each Pod keeps its place: of Jobs with 4 Pods each, Pod 1 of the Job that plays rank 3 has the rank 13
+among all Pods (`Members.place_of`). Pure, and on the agent's start path.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from inplace.common.protocol.resume import Resume
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SLOTS_MAX: Final = 5_500  # n of a group with spares: 5,000 members and 500 spares; the text stays below 6 kB
+SLOTS_MAX: Final = 5_500  # Pods of a group with spares: 5,000 members and 500 spares; the text stays below 6 kB
 EXCHANGES_MAX: Final = 500  # ranks that another slot plays; with more of them lost at once the barrier waits
 
 
@@ -25,7 +29,7 @@ class Sizes:
 
     Args:
         least: 1 <= least <= most.
-        most: at most the number of slots.
+        most: at most the number of units.
         step: sizes are most, most - step, and so on down to least.
     """
 
@@ -34,7 +38,7 @@ class Sizes:
     step: int = 1
 
     def fit(self, available: int) -> int:
-        """Return the largest size for so many slots; 0 for none."""
+        """Return the largest size for so many units; 0 for none."""
         missing = max(0, self.most - available)
         size = self.most - self.step * -(-missing // self.step)  # so many steps, rounded up
         return size if size >= self.least else 0
@@ -47,11 +51,12 @@ class Members:
     Args:
         epoch: int32 >= 1.
         size: so many ranks.
-        exchanged: (rank, slot) of each rank that another slot plays, by rank.
+        exchanged: (rank, unit) of each rank that another unit plays, by rank.
         seen: the version up to which the controller had taken in announcements.
         skipped: it counted none of them: nobody runs in this epoch, and the ranks are those of the one before.
         resume: from which step they go on; None where nobody can say.
         everyone: of a group without spares: each of its `size` slots is a member, and nobody plays another's rank.
+        pods: of each Job, where the units are Jobs; 0 where they are Pods.
     """
 
     epoch: int
@@ -61,33 +66,50 @@ class Members:
     skipped: bool = False
     resume: Resume | None = None
     everyone: bool = False
+    pods: int = 0
 
-    def rank_of(self, slot: int) -> int | None:
-        """Return the rank that a slot plays; None for a spare. O(exchanged)."""
+    def rank_of(self, unit: int) -> int | None:
+        """Return the rank that a unit plays; None for a spare. O(exchanged)."""
         for rank, player in self.exchanged:
-            if player == slot:
+            if player == unit:
                 return rank
-        is_away = any(rank == slot for rank, _ in self.exchanged)
-        return slot if slot < self.size and not is_away else None
+        is_away = any(rank == unit for rank, _ in self.exchanged)
+        return unit if unit < self.size and not is_away else None
+
+    def unit_of(self, job: int, index: int) -> int:
+        """Return the unit of a Pod, by its Job's index and its own in that Job."""
+        return job if self.pods else index
+
+    def place_of(self, job: int, index: int) -> int | None:
+        """Return the rank of a Pod among all Pods of the members, by the same; None for a spare's."""
+        rank = self.rank_of(self.unit_of(job, index))
+        if rank is None or not self.pods:
+            return rank
+        return rank * self.pods + index if index < self.pods else None
+
+    @property
+    def pods_in_all(self) -> int:
+        """Return how many Pods are members, or of members."""
+        return self.size * (self.pods or 1)
 
     def slots(self) -> list[int]:
-        """Return the slot of each rank."""
+        """Return the unit of each rank."""
         slots = list(range(self.size))
         for rank, slot in self.exchanged:
             slots[rank] = slot
         return slots
 
     def is_sound(self) -> bool:
-        """Say whether each rank is played by one slot, and no slot plays two."""
+        """Say whether each rank is played by one unit, and no unit plays two."""
         ranks = [rank for rank, _ in self.exchanged]
         slots = self.slots() if all(rank < self.size for rank in ranks) else [0, 0]
         return len(set(slots)) == len(slots) and ranks == sorted(set(ranks))
 
 
-def members_of(epoch: int, slots: list[int], seen: int, resume: Resume | None = None) -> Members:
-    """Return the members of which `slots[r]` plays rank r."""
+def members_of(epoch: int, slots: list[int], seen: int, resume: Resume | None = None, pods: int = 0) -> Members:
+    """Return the members of which the unit `slots[r]` plays rank r."""
     exchanged = tuple((rank, slot) for rank, slot in enumerate(slots) if rank != slot)
-    return Members(epoch, len(slots), exchanged, seen, resume=resume)
+    return Members(epoch, len(slots), exchanged, seen, resume=resume, pods=pods)
 
 
 def of_epoch(members: Members | None, epoch: int) -> Members | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,12 +31,15 @@ class Shape:
     replicated_jobs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     without: frozenset[tuple[str, int]] = frozenset()
     size: int = field(init=False, compare=False, repr=False)  # N, the number of expected slots
+    pods: int = field(init=False, compare=False, repr=False)  # of each Job, where Jobs are units; 0 where Pods are
 
     def __post_init__(self) -> None:
         """Count the slots: their number is asked at every Pod event."""
         whole = sum(replicas * parallelism for replicas, parallelism in self.replicated_jobs.values())
         gone = sum(self.replicated_jobs[name][1] for name, _ in self.without)
         object.__setattr__(self, "size", whole - gone)
+        replicas, parallelism = next(iter(self.replicated_jobs.values()), (0, 0))
+        object.__setattr__(self, "pods", parallelism if replicas > 1 else 0)
 
     def __iter__(self) -> Iterator[Slot]:
         """Yield the expected slots in their order."""
@@ -59,3 +62,30 @@ class Shape:
         replicas, parallelism = self.replicated_jobs.get(slot.replicated_job, (0, 0))
         is_inside = 0 <= slot.job_index < replicas and 0 <= slot.completion_index < parallelism
         return is_inside and (not self.without or slot[:2] not in self.without)
+
+    # Of a group with spares, which is one replicatedJob: what plays a rank is a unit (`common.protocol.members`).
+
+    @property
+    def each(self) -> int:
+        """Return how many slots a unit has."""
+        return self.pods or 1
+
+    def units(self) -> Sequence[int]:
+        """Return the numbers of the units: of the expected Jobs where it has several, else of the one Job's Pods."""
+        return [index for _, index in self.jobs()] if self.pods else range(self.size)
+
+    def unit_of(self, slot: Slot) -> int:
+        """Return the number of a slot's unit."""
+        return slot.job_index if self.pods else slot.completion_index
+
+    def has_unit(self, slot: Slot) -> bool:
+        """Say whether a slot is one of a unit, also of one that is not expected."""
+        is_inside = slot.completion_index < self.pods if self.pods else slot.job_index == 0
+        return is_inside and slot.replicated_job in self.replicated_jobs
+
+    def slots_of(self, unit: int) -> Iterator[Slot]:
+        """Yield the slots of a unit, also of one that is not expected."""
+        name = next(iter(self.replicated_jobs), "")
+        if self.pods:
+            return (Slot(name, unit, index) for index in range(self.pods))
+        return iter((Slot(name, 0, unit),))

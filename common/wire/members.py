@@ -1,7 +1,7 @@
 """
 Who runs in an epoch and from which step, in a status; and what an agent adds to its announcement.
 
-    members      = "v1,epoch=" epoch ( ",all=" size / ",size=" size *( "," rank "=" slot ) )
+    members      = "v1,epoch=" epoch ( ",all=" size / ",size=" size [ ",pods=" pods ] *( "," rank "=" unit ) )
                    ( ",seen=" / ",skipped=" ) version [ ( ",local=" / ",shared=" ) step ]
     announcement = "v1,epoch=" epoch ",ran=" epoch [ ",local=" step *3( "." step ) ] [ ",shared=" step ]
                    [ ",unfit=" step ]
@@ -9,12 +9,14 @@ Who runs in an epoch and from which step, in a status; and what an agent adds to
     epoch   = 1 to 2147483647; of ran, 0 for none
     all     = of a group without spares: each of so many slots is a member
     size    = 1 to 5500, of a group with spares: ranks 0 to size - 1
-    rank    = one that another slot plays than that of its own number, in their order, at most 500 of them
-    slot    = 0 to 5499
+    pods    = 1 to 5500, of each Job: its units are Jobs, by their index; without it they are Pods
+    rank    = one that another unit plays than that of its own number, in their order, at most 500 of them
+    unit    = 0 to 5499
     version = a resourceVersion, 0 to 2^64 - 1: announcements up to it were counted, or the epoch is skipped
     step    = 0 to 999999999999; the local ones of an announcement from the newest to the oldest, each once
 
     v1,epoch=7,size=8,3=9,seen=1284100,local=4200
+    v1,epoch=7,size=8,pods=4,3=9,seen=1284100
     v1,epoch=7,ran=6,local=4200.4199,shared=4000
 
 The list names its epoch: beside a newer S it says nothing. It says from which step its members go on (docs/adr/0108).
@@ -43,6 +45,7 @@ _OF_MEMBERS: Final = {
     "epoch": whole(1, INT32_MAX),
     "all": whole(1, INT32_MAX),
     "size": whole(1, SLOTS_MAX),
+    "pods": whole(1, SLOTS_MAX),
     "seen": whole(0, _VERSION_MAX),
     "skipped": whole(0, _VERSION_MAX),
     "local": _STEP,
@@ -61,7 +64,7 @@ class Announced:
 
 def members_text(members: Members) -> str:
     """Return the status field's value."""
-    size = f"{'all' if members.everyone else 'size'}={members.size}"
+    size = f"{'all' if members.everyone else 'size'}={members.size}" + (f",pods={members.pods}" if members.pods else "")
     exchanged = "".join(f",{rank}={slot}" for rank, slot in members.exchanged)
     seen = f"{'skipped' if members.skipped else 'seen'}={members.seen}"
     resume = members.resume
@@ -80,7 +83,7 @@ def read_members(text: object) -> Members | None:
     last = names[-2:] if names[-1] in ("local", "shared") else names[-1:]
     if last[0] not in ("seen", "skipped"):
         return None
-    orders = (("epoch", "size", *ranks, *last), ("epoch", "all", *last))
+    orders = (("epoch", "size", *ranks, *last), ("epoch", "size", "pods", *ranks, *last), ("epoch", "all", *last))
     read = read_parts(text, {**_OF_MEMBERS, **dict.fromkeys(ranks, _RANK)}, orders, MEMBERS_BYTES_MAX)
     if read is None:
         return None
@@ -93,6 +96,7 @@ def read_members(text: object) -> Members | None:
         skipped=last[0] == "skipped",
         resume=Resume(read[kind], local=kind == "local") if kind else None,
         everyone="all" in read,
+        pods=read.get("pods", 0),
     )
     return members if members.everyone or members.is_sound() else None
 

@@ -73,7 +73,7 @@ def _missing(
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
         members = scope_ledger.members
-        if members is not None and slot.completion_index in members.doubted:
+        if members is not None and slot in members.doubted:
             words = "a worker of it may still run, for at most"
             yield Missing(
                 _job_name(group, slot),

@@ -9,6 +9,7 @@ from tests.model.configurations import FULL, QUICK
 from tests.model.member_configurations import MEMBERS_FULL, MEMBERS_QUICK
 from tests.model.report import explorations, run
 from tests.model.resume import RESUME_FULL, RESUME_QUICK
+from tests.model.units import UNITS_FULL, UNITS_QUICK
 from tests.planted.checked import CHECKED
 
 
@@ -19,7 +20,7 @@ def main() -> int:
     quick: bool = parser.parse_args().quick
     explored = explorations(
         QUICK if quick else FULL,
-        MEMBERS_QUICK if quick else MEMBERS_FULL,
+        (*MEMBERS_QUICK, *UNITS_QUICK) if quick else (*MEMBERS_FULL, *UNITS_FULL),
         RESUME_QUICK if quick else RESUME_FULL,
     )
     results, bugs = run(explored, [bug for bug in CHECKED if not (quick and bug.slow)])

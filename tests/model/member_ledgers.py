@@ -13,9 +13,9 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members
 from inplace.common.protocol.pod_view import PodLife
-from inplace.common.protocol.slot import Shape, Slot
+from inplace.common.protocol.slot import Slot
 from tests.model.frozen import freeze, thaw
-from tests.model.member_parts import JOB, GroupState, MembersConfig, Stored, on_the_wire, stored_with
+from tests.model.member_parts import GroupState, MembersConfig, Stored, on_the_wire, stored_with
 from tests.model.memo import Interned, One, memo
 
 Frozen = tuple[Any, ...]
@@ -23,10 +23,14 @@ OWN: Final = (
     "_playing",
     "_arrived",
     "_spares",
+    "_coming",
+    "_present",
     "_blocking",
     "_doubted",
     "_lost",
     "_back",
+    "_here",
+    "_there",
     "_done",
     "_gone",
     "_trusted",
@@ -38,7 +42,7 @@ class Known(NamedTuple):
     """What one ledger says, computed once."""
 
     decisions: tuple[tuple[bool, Decision, Stored, tuple[str, ...]], ...]  # waited, it, the status, each rank's uid
-    doubted: tuple[int, ...]
+    doubted: tuple[Slot, ...]
     leaving: tuple[str, ...]  # uids of Pods that leave, and are not fenced
     grown: bool
     synced: int
@@ -51,7 +55,7 @@ class MemberLedgers:
         known = [each.name for each in fields(MemberLedger)][len(fields(Ledger)) :]
         assert sorted(known) == sorted((*OWN, *_OTHERS)), f"expected fields {OWN} and {_OTHERS}, saw {known}"
         self.config = config
-        self.shape = Shape({JOB: (1, config.slots)})
+        self.shape = config.shape
         self._frozen = Interned[Frozen]()
 
     def begun(self, stored: Stored, since: int) -> MemberLedger:
@@ -129,8 +133,8 @@ class MemberLedgers:
             decision = ledger.decide(restarts_max=self.config.restarts_max, uncounted=exempt, waited=waited)
             want = stored_with(decision.synced, decision.deprecated, on_the_wire(decision.members))
             is_sync = want.synced > max(ledger.synced, want.deprecated) and want.members is not None
-            slots = want.members.slots() if is_sync and want.members is not None else []
-            uids = tuple(next(iter(ledger._occupants[Slot(JOB, 0, slot)])) for slot in slots)
+            slots = self.config.numbers(want.members.slots() if is_sync and want.members is not None else [])
+            uids = tuple(next(iter(ledger._occupants.get(self.config.slot(slot), [""]))) for slot in slots)
             decisions.append((waited, decision, want, uids))
         records = ledger._records.values()
         leaving = tuple(one.pod.uid for one in records if one.pod.life is PodLife.LEAVING and not one.fenced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +10,7 @@ from inplace.common.protocol.agent import AgentState
 from inplace.common.protocol.members import Members, Sizes
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.resume import NOTHING, Saved
+from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire.members import members_text, read_members
 from tests.model.configurations import kinds
 from tests.model.memo import One, one
@@ -40,6 +42,7 @@ class MembersConfig:
         is_patient: the barrier waits for full strength for ever.
         absent, silent, upstream: see above.
         shows_epochs: the plain fields, which an upstream agent reads, show S and D; for a planted bug.
+        pods: of each Job, where whole Jobs are the units (`tests.model.units`); 0 where Pods are.
     """
 
     faults: int
@@ -55,12 +58,37 @@ class MembersConfig:
     silent: frozenset[int] = frozenset()
     upstream: frozenset[int] = frozenset()
     shows_epochs: bool = False
+    pods: int = 0
+
+    @property
+    def units(self) -> int:
+        """Return how many units there are."""
+        return self.slots // (self.pods or 1)
+
+    @property
+    def shape(self) -> Shape:
+        """Return the expected slots."""
+        return Shape({JOB: (self.units, self.pods) if self.pods else (1, self.slots)})
+
+    def slot(self, number: int) -> Slot:
+        """Return a slot by its number among all."""
+        return Slot(JOB, *divmod(number, self.pods or self.slots))
+
+    def unit(self, number: int) -> int:
+        """Return the unit of a slot."""
+        return number // (self.pods or 1)
+
+    def numbers(self, units: Iterable[int]) -> list[int]:
+        """Return the slots of units, by their places among all Pods of the members."""
+        each = self.pods or 1
+        return [unit * each + index for unit in units for index in range(each)]
 
     def __str__(self) -> str:
         """Return the line that names a configuration in the report."""
         assert self.kinds <= KINDS, f"expected faults of {sorted(KINDS)}, saw {sorted(self.kinds)}"
         names = "all" if self.kinds == KINDS else ",".join(sorted(self.kinds))
-        size = f"{self.sizes.least}-{self.sizes.most} of {self.slots}"
+        size = f"{self.sizes.least}-{self.sizes.most} of {self.units}"
+        size += f" Jobs of {self.pods} Pods" if self.pods else ""
         named = [(name, getattr(self, name)) for name in ("absent", "silent", "upstream")]
         options = [f"{name}={','.join(map(str, sorted(slots)))}" for name, slots in named if slots]
         options += ["from the first start"] if self.is_first else []

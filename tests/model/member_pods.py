@@ -22,14 +22,12 @@ from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.members import Members
 from inplace.common.protocol.pod_view import PodView
 from inplace.common.protocol.resume import NOTHING
-from inplace.common.protocol.slot import Slot
 from inplace.common.wire.members import Announced, announcement_text, read_announcement
 from tests.model.member_ledgers import MemberLedgers, newest
 from tests.model.member_parts import (
     COMPLETE,
     ENDED,
     GONE,
-    JOB,
     LEAVING,
     LIVE,
     LIVES,
@@ -57,14 +55,14 @@ class PodMoves:
     ledgers: MemberLedgers
 
     def _new_pod(self, slot: int, generation: int) -> MemberPod:
-        number = None if slot in self.config.upstream else slot
-        is_silent = slot in self.config.silent and (generation > 0 or slot not in self._first_members())
-        agent = None if is_silent else AgentState(slot=number)
+        unit = self.config.unit(slot)
+        is_silent = slot in self.config.silent and (generation > 0 or unit not in self._first_members())
+        agent = None if is_silent else AgentState(slot=None if slot in self.config.upstream else unit)
         return MemberPod(f"{slot}.{generation}", slot, machine=None if agent is None else one(agent))
 
     def _first_members(self) -> list[int]:
-        apart = self.config.absent | self.config.upstream
-        return [slot for slot in range(self.config.slots) if slot not in apart][: self.config.sizes.most]
+        apart = {self.config.unit(slot) for slot in self.config.absent | self.config.upstream}
+        return [unit for unit in range(self.config.units) if unit not in apart][: self.config.sizes.most]
 
     def _new_pods(self, state: GroupState) -> Iterator[PodMove]:
         for slot in range(self.config.slots):
@@ -89,7 +87,7 @@ class PodMoves:
             return
         if pod.life == LIVE and pod.agent is not None:
             hurt, synced, members = self._hurt(state, pod), state.versions[-1].synced, state.versions[-1].members
-            is_member = members is None or members.rank_of(pod.slot) is not None
+            is_member = members is None or members.rank_of(self.config.unit(pod.slot)) is not None
             if 0 < pod.epoch <= synced and not pod.request and not is_member:
                 yield "its agent hangs", with_pod(state, at, pod._replace(machine=None, asked=False)), "hang"
             if pod.worker != NO_WORKER:
@@ -185,7 +183,8 @@ class PodMoves:
         return pod._replace(request=action.epoch)
 
     def _lifted(self, pod: MemberPod, members: Members | None, action: LiftBarrier) -> MemberPod:
-        rank, epoch = members.rank_of(pod.slot) if members is not None else None, action.epoch or 0
+        slot, epoch = self.config.slot(pod.slot), action.epoch or 0
+        rank = members.place_of(slot.job_index, slot.completion_index) if members is not None else None
         return pod._replace(worker=(epoch, -1 if rank is None else rank + 1), memory=epoch)
 
     def _restarted(self, pod: MemberPod, previous: int) -> MemberPod:
@@ -241,7 +240,7 @@ class PodMoves:
         told = read_announcement(text, pod.epoch) if pod.epoch else None
         epoch = None if told is None else pod.epoch
         saved = None if told is None or told.saved == NOTHING else told.saved
-        slot, ran = Slot(JOB, 0, pod.slot), told.ran if told is not None else 0
+        slot, ran = self.config.slot(pod.slot), told.ran if told is not None else 0
         return PodView(pod.uid, slot, epoch, LIVES[pod.life], version=version, ran=ran, saved=saved)
 
     def _hurt(self, state: GroupState, pod: MemberPod) -> GroupState:

@@ -75,9 +75,9 @@ class MembersWorld(PodMoves, Explored[GroupState]):
         stored, counted = Stored(), tuple[str, ...]()
         if not config.is_first:
             members = self._first_members()
-            stored = stored_with(1, 0, members_of(1, members, 1))
-            for rank, slot in enumerate(members):
-                agent = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0), slot=slot)
+            stored = stored_with(1, 0, members_of(1, members, 1, pods=config.pods))
+            for rank, slot in enumerate(config.numbers(members)):
+                agent = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0), slot=config.unit(slot))
                 at = next(at for at, pod in enumerate(pods) if pod.slot == slot)
                 pods[at] = pods[at]._replace(machine=one(agent), epoch=1, memory=1, worker=(1, rank + 1))
                 counted = (*counted, pods[at].uid)
@@ -103,7 +103,8 @@ class MembersWorld(PodMoves, Explored[GroupState]):
             return False
         ran = {pod.worker for pod in state.pods if pod.life == LIVE}
         done = {pod.slot for pod in state.pods if pod.life == COMPLETE}
-        return all((synced, rank + 1) in ran or slot in done for rank, slot in enumerate(members.slots()))
+        slots = self.config.numbers(members.slots())
+        return all((synced, rank + 1) in ran or slot in done for rank, slot in enumerate(slots))
 
     def moves(self, state: GroupState) -> Iterator[Move[GroupState]]:
         """Yield every move of a state."""
@@ -184,7 +185,8 @@ class MembersWorld(PodMoves, Explored[GroupState]):
                         yield f"{name}: recreates the Job of pod {pod.uid}", ended, "", ""
         is_over = now.deprecated >= now.synced
         for slot in known.doubted if is_over else ():
-            after = self._fenced(state, [pod for pod in state.pods if pod.slot == slot and pod.life == GONE])
+            gone = [pod for pod in state.pods if self.config.slot(pod.slot) == slot and pod.life == GONE]
+            after = self._fenced(state, gone)
             yield f"{name}: trusts slot {slot}", led(after, name, self.ledgers.after(number, "trust", slot)), "", ""
         for uid in known.leaving if is_over else ():
             after = self._fenced(state, [pod for pod in state.pods if pod.uid == uid])
@@ -213,7 +215,7 @@ class MembersWorld(PodMoves, Explored[GroupState]):
             after = after._replace(counted=uids, started=frozenset())
             after = self._exempt(after) if want.synced == want.deprecated else after
         text = f"{name}: writes {said(want)}{', tired of waiting' if waited else ''}"
-        rule = self._broken_by(state, want)
+        rule = self._broken_by(state, want) or (M1 if grows and "" in uids else "")  # a place has no Pod
         yield text, led(after, name, self.ledgers.after(getattr(state, name), "learn", want)), "", rule
         yield f"{text}, the answer is lost", after, "write", rule
         if grows and self._may(state, "torn"):
@@ -225,7 +227,7 @@ class MembersWorld(PodMoves, Explored[GroupState]):
         now, sizes = state.versions[-1], self.config.sizes
         if want.synced < now.synced or not now.deprecated <= want.deprecated <= want.synced:
             return S4
-        members = range(self.config.slots) if now.members is None else now.members.slots()
+        members = self.config.numbers(range(self.config.units) if now.members is None else now.members.slots())
         has_ended = now.synced > now.deprecated and (want.synced > now.synced or want.deprecated >= now.synced)
         if has_ended and not any(state.marks[slot] >= now.synced for slot in members):
             return M3
@@ -234,7 +236,7 @@ class MembersWorld(PodMoves, Explored[GroupState]):
         if want.members is None or want.members.epoch != want.synced:
             return M2
         size, slots = want.members.size, want.members.slots()
-        if not sizes.least <= size <= sizes.most or len(set(slots)) < size or max(slots) >= self.config.slots:
+        if not sizes.least <= size <= sizes.most or len(set(slots)) < size or max(slots) >= self.config.units:
             return M1
         return S6 if want.synced - 1 - state.exempt > self.config.restarts_max else ""
 

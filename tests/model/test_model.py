@@ -27,6 +27,7 @@ from tests.model.promises import explore_promises
 from tests.model.resume import RESUME_QUICK, ResumeConfig, explore_resume
 from tests.model.rules import S3
 from tests.model.world import State, World
+from tests.model.units import UNITS_QUICK
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
 
@@ -65,7 +66,7 @@ def test_a_state_counts_for_all_in_which_the_slots_have_other_numbers(config: Co
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", MEMBERS_QUICK, ids=str)
+@pytest.mark.parametrize("config", [*MEMBERS_QUICK, *UNITS_QUICK], ids=str)
 def test_no_reachable_state_of_a_group_with_spares_breaks_a_rule(config: MembersConfig) -> None:
     """Each epoch has its ranks once, only members that were counted run, and no spare restarts anybody."""
     result = explore_members(config)

@@ -13,9 +13,11 @@ from tests.planted.members import MEMBER_BUGS
 from tests.planted.pacing import PACING_BUGS
 from tests.planted.protocol import LIMITS, PROTOCOL
 from tests.planted.resume import RESUME_BUGS
+from tests.planted.units import UNIT_BUGS
 
 CHECKED: Final[tuple[Bug, ...]] = (
     *(bug for bug in (*PROTOCOL, *LIMITS) if bug.worlds),
     *(*MACHINE_BUGS, *FENCE_BUGS, *ESCALATION_BUGS, *BAD_DOMAIN_BUGS, *PACING_BUGS, *MEMBER_BUGS),
     *RESUME_BUGS,
+    *UNIT_BUGS,
 )

@@ -14,6 +14,7 @@ from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Sizes
 from inplace.common.protocol.pod_record import Record
 from inplace.common.protocol.pod_view import PodLife
+from inplace.common.protocol.slot import Slot
 from inplace.common.wire.members import Announced, read_announcement
 from tests.model.configurations import kinds
 from tests.model.member_parts import MembersConfig
@@ -58,38 +59,36 @@ def _skips_for_a_spare(original: Callable[..., Decision], self: MemberLedger, **
 
 
 def _remembers_pods(original: Asking, self: MemberLedger) -> bool:
-    known = {
+    self._back &= {
         slot for slot, pods in self._occupants.items() for one in pods.values() if one.instance_synced < self.synced
     }
-    self._back &= {slot.completion_index for slot in known}
     return original(self)
 
 
 def _is_gone_only_if_empty(original: Asking, self: MemberLedger) -> bool:
-    taken = {slot.completion_index for slot in self._occupants}
-    self._lost -= taken
+    self._lost -= self._occupants.keys()
     return original(self)
 
 
-def _ignores_the_late(original: Asking, self: MemberLedger, number: int) -> bool:
-    pods = self._occupants.get(self._slot(number), {}).values()
-    return original(self, number) and all(record.epoch is None for record in pods)
+def _ignores_the_late(original: Asking, self: MemberLedger, slot: Slot) -> bool:
+    pods = self._occupants.get(slot, {}).values()
+    return original(self, slot) and all(record.epoch is None for record in pods)
 
 
-def _ignores_the_leaving(original: Asking, self: MemberLedger, number: int) -> bool:
-    pods = self._occupants.get(self._slot(number), {}).values()
-    return original(self, number) or all(record.pod.life is PodLife.LEAVING for record in pods)
+def _ignores_the_leaving(original: Asking, self: MemberLedger, slot: Slot) -> bool:
+    pods = self._occupants.get(slot, {}).values()
+    return original(self, slot) or all(record.pod.life is PodLife.LEAVING for record in pods)
 
 
-def _believes_its_list(original: Asking, self: MemberLedger, number: int) -> bool:
+def _believes_its_list(original: Asking, self: MemberLedger, slot: Slot) -> bool:
     since, self.since = self.since, 0
-    answer = original(self, number)
+    answer = original(self, slot)
     self.since = since
     return answer
 
 
 def _sees_intruders(original: Asking, self: MemberLedger) -> bool:
-    others = [record for record in self._records.values() if record.pod.slot.completion_index not in self._playing]
+    others = [record for record in self._records.values() if not self.plays(record.pod.slot)]
     return original(self) or any(record.epoch == self.synced for record in others)
 
 
@@ -137,7 +136,7 @@ MEMBER_BUGS: Final = (
     checked(
         "members: a double at the barrier is not skipped",
         _shown_by(2, "force worker", **_TWO),
-        instead_of(MemberLedger._may_have_a_double, lambda original, self, number: False),
+        instead_of(MemberLedger._may_have_a_double, lambda original, self, slot: False),
         stories="members",
     ),
     checked(
@@ -204,7 +203,7 @@ MEMBER_BUGS: Final = (
         _shown_by(1, "worker", silent=frozenset({2})),
         instead_of(
             MemberLedger._is_vacant,
-            lambda original, self, number: original(self, number) and self._slot(number) not in self._occupants,
+            lambda original, self, slot: original(self, slot) and slot not in self._occupants,
         ),
     ),
     checked(

@@ -50,9 +50,14 @@ def _counts_slots(original: Callable[..., PlayedRank], self: slot_keeper.SlotKee
 
 
 def _keeps_list(
-    original: Callable[..., Members], epoch: int, slots: list[int], seen: int, resume: Resume | None = None
+    original: Callable[..., Members],
+    epoch: int,
+    slots: list[int],
+    seen: int,
+    resume: Resume | None = None,
+    pods: int = 0,
 ) -> Members:
-    return replace(original(epoch, slots, seen, resume), exchanged=())
+    return replace(original(epoch, slots, seen, resume, pods), exchanged=())
 
 
 def _sends_owners_home(original: Callable[..., Any], arrived: Any, before: Members, *rest: Any) -> Any:
@@ -136,7 +141,7 @@ SPARES: Final = (
     _told(
         "members: what an agent ran is ignored",
         Area.CONTROLLER,
-        instead_of(MemberLedger._has_run, lambda original, self, number: False),
+        instead_of(MemberLedger._has_run, lambda original, self, slot: False),
     ),
     _told(
         "members: a spare's end is the cause of a restart",

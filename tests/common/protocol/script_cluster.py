@@ -83,6 +83,10 @@ class ScriptCluster:
         self.version = 0  # the newest of an object; counted where there are spares
         self.controllers = {"controller": Controller(Ledger(self.shape))}
 
+    def slot_of(self, number: int) -> Slot:
+        """Return a slot by its number among all."""
+        return Slot(JOB, *divmod(number, self.parallelism))
+
     def _pods(self, names: tuple[str, ...]) -> list[ScriptPod]:
         return [self.pods[name] for name in names or sorted(self.pods)]
 
@@ -129,7 +133,7 @@ class ScriptCluster:
 
     def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
-        slot = pod.slot if self.sizes is not None else None
+        slot = self.shape.unit_of(self.slot_of(pod.slot)) if self.sizes is not None else None
         pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1), slot=slot)
         if pod.guarded is not None:
             pod.guarded = PodState(pod.agent, restart_code=pod.guarded.restart_code, clean_code=CLEAN_CODE)
@@ -197,7 +201,7 @@ class ScriptCluster:
         view = pod.agent.view if pod.agent is not None else None
         if self.sizes is None or view is None or view.members is None:
             return None
-        return view.members.rank_of(pod.slot)
+        return view.members.place_of(*self.slot_of(pod.slot)[1:])
 
     def _decide(self, controller: Controller, *, waited: bool = False) -> Decision:
         ledger = controller.ledger
@@ -223,7 +227,7 @@ class ScriptCluster:
             except RemoteProtocolError as error:
                 lines.append(f"controller: pod {name}: {error}")
                 epoch = None
-            slot = Slot(JOB, *divmod(pod.slot, self.parallelism))
+            slot = self.slot_of(pod.slot)
             told = read_announcement(pod.annotations.get(RAN), epoch)
             epoch = None if told is None and self.sizes is not None else epoch
             saved = None if told is None or told.saved == NOTHING else told.saved

@@ -266,7 +266,7 @@ class ScriptWorld(ScriptCluster, Vocabulary):
         ledger = self.controllers["controller"].ledger
         assert isinstance(ledger, MemberLedger), "expected `members` before `trust`"
         for slot in slots:
-            ledger.trust(int(slot))
+            ledger.trust(self.slot_of(int(slot)))
         return []
 
     def do_grow(self) -> list[str]:

@@ -136,7 +136,7 @@ def test_a_planned_move_waits_for_a_pod_that_ends() -> None:
 views = st.builds(
     PodView,
     st.sampled_from(["uid-0", "uid-1", "uid-2", "uid-3", "uid-4"]),
-    st.builds(Slot, st.just(JOB), st.just(0), st.integers(0, 3)),
+    st.builds(Slot, st.just(JOB), st.integers(0, 1), st.integers(0, 3)),
     st.none() | st.integers(1, 4),
     st.sampled_from(PodLife),
     version=st.integers(1, 9),
@@ -150,24 +150,26 @@ events = st.one_of(
     st.tuples(st.just("observe"), views),
     st.tuples(st.sampled_from(["vanish", "forget", "fence"]), uids),
     st.tuples(st.just("learn"), statuses),
-    st.tuples(st.sampled_from(["trust", "relisted"]), st.integers(0, 2)),
+    st.tuples(st.just("trust"), st.builds(Slot, st.just(JOB), st.integers(0, 1), st.integers(0, 2))),
+    st.tuples(st.just("relisted"), st.integers(0, 2)),
 )
 
 
-@given(st.lists(events, max_size=30))
-def test_what_is_kept_up_to_date_is_what_is_there(history: list[tuple[str, Any]]) -> None:
+@pytest.mark.parametrize("shape", [(1, 3), (3, 2)], ids=["pods", "jobs"])
+@given(history=st.lists(events, max_size=30))
+def test_what_is_kept_up_to_date_is_what_is_there(shape: tuple[int, int], history: list[tuple[str, Any]]) -> None:
     """After any events each slot is judged as it would be by looking at all Pods; and a decision only grows S and D."""
-    ledger = MemberLedger(Shape({JOB: (1, 3)}), sizes=Sizes(1, 2))
+    ledger = MemberLedger(Shape({JOB: shape}), sizes=Sizes(1, 2))
     for name, value in history:
         if name == "learn":
             synced, deprecated, slots, seen = value
-            members = members_of(synced, slots, seen) if slots and synced else None
+            members = members_of(synced, slots, seen, pods=ledger.shape.pods) if slots and synced else None
             ledger.learn(synced, min(synced, deprecated), members)
         else:
             getattr(ledger, name)(value)
-        kept = [set(slots) for slots in judged(ledger)]
+        kept = judged(ledger)
         ledger._weigh_all()
-        assert kept == [set(slots) for slots in judged(ledger)]
+        assert kept == judged(ledger)
         decision = ledger.decide(restarts_max=9, waited=True)
         assert ledger.synced <= decision.synced
         assert ledger.deprecated <= decision.deprecated <= decision.synced
@@ -175,6 +177,39 @@ def test_what_is_kept_up_to_date_is_what_is_there(history: list[tuple[str, Any]]
             assert decision.members.is_sound()
 
 
-def judged(ledger: MemberLedger) -> tuple[set[int], ...]:
-    """Return the slots by what they mean for the barrier."""
-    return ledger._arrived, ledger._blocking, ledger._doubted, ledger._lost, ledger._back
+def judged(ledger: MemberLedger) -> tuple[Any, ...]:
+    """Return copies of the units and slots by what they mean for the barrier."""
+    units = (ledger._arrived, ledger._spares, ledger._coming, ledger._here, ledger._there)
+    slots = (ledger._present, ledger._blocking, ledger._doubted, ledger._lost, ledger._back)
+    return tuple(kept.copy() for kept in (*units, *slots))
+
+
+def test_a_pod_of_a_job_has_a_place_among_all_pods() -> None:
+    """Its Job's rank times the Pods of a Job, and its own number in it; no place for a spare's, or a new Pod."""
+    of_jobs, of_pods = Members(1, 2, ((0, 2),), pods=4), Members(1, 2, ((0, 2),))
+    assert [of_jobs.place_of(job, 3) for job in range(3)] == [None, 7, 3]
+    assert of_jobs.place_of(2, 4) is None
+    assert [of_pods.place_of(0, index) for index in range(3)] == [None, 1, 0]
+    assert (of_jobs.pods_in_all, of_pods.pods_in_all) == (8, 2)
+
+
+def test_large_jobs_cost_little() -> None:
+    """10 Jobs of 500 Pods announce, and a decision is asked at each event: no event costs the Pods of its Job."""
+    ledger = MemberLedger(Shape({JOB: (10, 500)}), sizes=Sizes(8, 9))
+    slots = [Slot(JOB, job, index) for job in range(10) for index in range(500)]
+    for version, slot in enumerate(slots[500:], 1):
+        assert ledger.decide(restarts_max=0).synced == 0
+        ledger.observe(PodView(str(slot), slot, 1, version=version))
+    assert ledger.decide(restarts_max=0).members == Members(1, 9, ((0, 9),), 4500, pods=500)
+    assert (ledger.gathered(), ledger.expected) == (4500, 4500)
+
+
+def test_a_job_that_grows_lost_nobody() -> None:
+    """Its new slots are empty until Pods come; the first one that announces ends the epoch, as without spares."""
+    ledger = MemberLedger(Shape({JOB: (2, 1)}), sizes=Sizes(1, 1))
+    ledger.observe(PodView("uid-0", Slot(JOB, 0, 0), 1, version=1))
+    ledger.learn(1, 0, Members(1, 1, seen=1, pods=1))
+    ledger.reshape(Shape({JOB: (2, 2)}))
+    assert ledger.decide(restarts_max=9).deprecated == 0
+    ledger.observe(PodView("uid-1", Slot(JOB, 0, 1), 2, version=2))
+    assert ledger.decide(restarts_max=9).deprecated == 1

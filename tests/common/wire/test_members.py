@@ -23,7 +23,12 @@ versions = st.integers(0, 2**64 - 1)
 steps = st.integers(0, STEP_MAX)
 resumes = st.none() | st.builds(Resume, steps, st.booleans())
 several_members = st.builds(
-    members_of, epochs, st.lists(st.integers(0, SLOTS_MAX - 1), min_size=1, max_size=40, unique=True), versions, resumes
+    members_of,
+    epochs,
+    st.lists(st.integers(0, SLOTS_MAX - 1), min_size=1, max_size=40, unique=True),
+    versions,
+    resumes,
+    st.just(0) | st.integers(1, SLOTS_MAX),
 )
 lists_of_all = st.builds(
     lambda epoch, size, seen, skipped, resume: Members(epoch, size, (), seen, skipped, resume, everyone=True),
@@ -49,9 +54,10 @@ def test_the_largest_one_fits() -> None:
     """5,000 slots, 500 exchanges, the last epoch and the last version stay within the bound; one more does not."""
     most, last = SLOTS_MAX - EXCHANGES_MAX, SLOTS_MAX - 1
     exchanged = tuple((most - EXCHANGES_MAX + each, most + each) for each in range(EXCHANGES_MAX))
-    text = members_text(Members(INT32_MAX, most, exchanged, 2**64 - 1))
+    largest = Members(INT32_MAX, most, exchanged, 2**64 - 1, resume=Resume(STEP_MAX, local=False), pods=SLOTS_MAX)
+    text = members_text(largest)
     assert len(text) <= MEMBERS_BYTES_MAX
-    assert read_members(text) == Members(INT32_MAX, most, exchanged, 2**64 - 1)
+    assert read_members(text) == largest
     assert read_members(members_text(Members(1, most, (*exchanged, (most, last)), 1))) is None
 
 
@@ -67,7 +73,7 @@ def test_what_is_read_is_sound(members: Members, data: st.DataObject) -> None:
     """However a text was spoiled: what is read has each rank once, no slot twice, and is written as it was read."""
     text = members_text(members)
     at = data.draw(st.integers(0, len(text) - 1))
-    text = text[:at] + data.draw(st.text("0123456789,=vepochsizeranlocalsharedskippd", max_size=3)) + text[at + 1 :]
+    text = text[:at] + data.draw(st.text("0123456789,=vepochsizeranlocalsharedskippods", max_size=3)) + text[at + 1 :]
     if (read := read_members(text)) is not None:
         slots = read.slots()
         assert len(set(slots)) == read.size
@@ -93,6 +99,11 @@ def test_what_is_read_is_sound(members: Members, data: st.DataObject) -> None:
         "v1,epoch=7,size=8,3=9,3=10,seen=1",
         "v1,epoch=7,size=8,03=9,seen=1",
         "v1,epoch=7,size=8,seen=1,3=9",
+        "v1,epoch=7,size=8,pods=0,seen=1",
+        "v1,epoch=7,size=8,pods=5501,seen=1",
+        "v1,epoch=7,pods=4,size=8,seen=1",
+        "v1,epoch=7,size=8,3=9,pods=4,seen=1",
+        "v1,epoch=7,all=2,pods=4,seen=1",
         "v1,epoch=7,all=0,seen=1",
         "v1,epoch=7,all=2,3=9,seen=1",
         "v1,epoch=7,all=2,size=2,seen=1",
