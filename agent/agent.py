@@ -316,6 +316,7 @@ class Agent:
         self._phases.lifted()
         member = self._played
         fields = {} if member is None else {"rank": member.rank, "size": member.size}
+        fields |= {} if member is None or not member.jobs else {"job": member.job}
         fields |= {} if resume is None else {"resume_step": resume.step}
         self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3), **fields)
 

@@ -1,8 +1,9 @@
 """
 What an agent does only in a group with spares: say what its worker is in an epoch, and end a Pod that is not needed.
 
-A Pod's slot is a member of an epoch, with a rank, or a spare: its guards then wait without a worker. When the JobSet
-has completed, a Pod without a worker ends its workers' containers with code 0, so that it completes as well.
+A Pod's unit, the Pod or its Job, is a member of an epoch, with a rank, or a spare: its guards then wait without a
+worker. When the JobSet has completed, a Pod without a worker ends its workers' containers with code 0, so that it
+completes as well.
 
 `common.protocol.agent` decides who may run. Loaded only where MEMBERS is set. docs/adr/0107
 """
@@ -18,6 +19,7 @@ from inplace.agent.settings.slot import host_of
 from inplace.common.protocol.agent import is_spare
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.link import PlayedRank
+from inplace.common.protocol.members import of_epoch
 from inplace.common.protocol.pod import PodState, WorkerLife
 
 
@@ -34,7 +36,7 @@ class SlotKeeper:
         self, config: AgentConfig, deps: AgentDeps, worker: LinkedWorker, *, state: Callable[[], PodState]
     ) -> None:
         assert config.slot is not None
-        self._slot, self._hosts = config.slot, config.hosts
+        self._slot, self._index, self._hosts = config.slot, config.index, config.hosts
         self._log = deps.log
         self._worker = worker
         self._state = state
@@ -45,12 +47,15 @@ class SlotKeeper:
     def played(self, epoch: int) -> PlayedRank:
         """Return what the worker is in an epoch for which the barrier lifts."""
         view = self._state().agent.view
-        members = view.members if view is not None else None
-        rank = members.rank_of(self._slot) if members is not None and members.epoch == epoch else None
-        if members is None or rank is None:
+        members = of_epoch(view.members if view is not None else None, epoch)
+        job, index = (0, self._slot) if self._index is None else (self._slot, self._index)
+        place = members.place_of(job, index) if members is not None else None
+        if members is None or place is None or bool(members.pods) != (self._index is not None):
             raise InvariantError(f"expected a member of epoch {epoch} in slot {self._slot}, saw {members!r}")
-        first = dict(members.exchanged).get(0, 0)
-        return PlayedRank(rank, members.size, host_of(self._hosts, first))
+        host = host_of(self._hosts, dict(members.exchanged).get(0, 0))
+        if not members.pods:
+            return PlayedRank(place, members.size, host)
+        return PlayedRank(place, members.pods_in_all, host, place // members.pods, members.size)
 
     def complete(self) -> None:
         """Take note that the JobSet's work is done."""

@@ -240,8 +240,8 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         (*SCOPED, "state"),
     ),
     ("inplace_pods_expected", "Expected Pods of a group; of one with spares, members.", SCOPED),
-    ("inplace_members", "How many members a group with spares may have: max, min.", (*SCOPED, "which")),
-    ("inplace_spares_expected", "Spares that a group has at full strength.", SCOPED),
+    ("inplace_members", "How many Pods a group with spares may train with: max, min.", (*SCOPED, "which")),
+    ("inplace_spares_expected", "Spare Pods that a group has at full strength.", SCOPED),
     ("inplace_epoch", "Epochs of the status.", (*SCOPED, "which")),
     (
         "inplace_restart_in_progress",

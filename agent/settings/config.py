@@ -64,8 +64,9 @@ class AgentConfig:
         guards_awaited: so many workers start behind the startup probe, each by a guard if its image lets one in; 0:
             each worker's command is its guard's.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
-        slot: this Pod's number in a group with spares; None in a group without.
-        hosts: the host names of such a group, with "*" for a slot; "*" if its Pods have none.
+        slot: the number of this Pod's unit in a group with spares: its own, or its Job's; None in a group without.
+        index: this Pod's number in its Job, where that is the unit; None elsewhere.
+        hosts: the host names of such a group, with "*" for a unit; "*" if its Pods have none.
         ran_epoch: the last epoch in which this Pod started a worker; 0 for none.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
         progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
@@ -100,6 +101,7 @@ class AgentConfig:
     prefer_table: bool = True
     restart_scope: str = ""
     slot: int | None = None
+    index: int | None = None
     hosts: str = ""
     ran_epoch: int = 0
     watch: WatchSettings | None = None
@@ -128,7 +130,7 @@ class AgentConfig:
         previous_epoch = _read_or_warn(read, "PREVIOUS_EPOCH", 1, INT32_MAX, "as unknown", warnings)
         herd = _herd(read, warnings)
         save_within_s = _save_within_s(read)
-        slot, hosts = _slot(read) if read.get("MEMBERS") else (None, "")
+        slot, index, hosts = _slot(read) if read.get("MEMBERS") else (None, None, "")
         config = cls(
             namespace=_namespace(read, f"{service_account_dir(env)}/namespace"),
             pod_name=read.name("POD_NAME", 253),
@@ -165,6 +167,7 @@ class AgentConfig:
             prefer_table=not (upstream or (save_within_s > 0 and _is_first(read))),
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
             slot=slot,
+            index=index,
             hosts=hosts,
             watch=_watch(read),
             progress_dir=_progress_dir(read),
@@ -225,7 +228,7 @@ def _guards_awaited(read: Environment) -> int:
     return count
 
 
-def _slot(read: Environment) -> tuple[int | None, str]:
+def _slot(read: Environment) -> tuple[int | None, int | None, str]:
     from inplace.agent.settings.slot import read_slot
 
     return read_slot(read)

@@ -2,16 +2,17 @@
 What a member's worker learns of its rank: variables of its environment, and torchrun's options.
 
 The manifest gives each Pod the number of its slot. In a group with spares the rank is known only at the lift, so the
-guard replaces what the manifest says. A variable of the manifest is replaced only if it is set.
+guard replaces what the manifest says. A variable of the manifest is replaced only if it is set. The members are Pods;
+where whole Jobs play ranks, they are the Pods of those Jobs.
 
 | variable                                          | value                                        |
 |---------------------------------------------------|----------------------------------------------|
 | INPLACE_RANK, INPLACE_SIZE                        | rank and number of the members; always set   |
 | INPLACE_COORDINATOR                               | host of rank 0; only where Pods have names   |
-| JOB_COMPLETION_INDEX                              | rank; always set                             |
+| JOB_COMPLETION_INDEX                              | rank; always set; not where Jobs play ranks  |
 | NODE_RANK, GROUP_RANK, PET_NODE_RANK              | rank                                         |
-| NNODES, NUM_NODES, GROUP_WORLD_SIZE, PET_NNODES,  | number of the members                        |
-| PODS_PER_JOB                                      |                                              |
+| NNODES, NUM_NODES, GROUP_WORLD_SIZE, PET_NNODES   | number of the members                        |
+| PODS_PER_JOB                                      | the same; not where Jobs play ranks          |
 | RANK and WORLD_SIZE, JAX_PROCESS_ID and           | k x rank, k x number of the members          |
 | JAX_NUM_PROCESSES, PROCESS_ID and NUM_PROCESSES,  |                                              |
 | OMPI_COMM_WORLD_RANK and ..._SIZE,                |                                              |
@@ -23,13 +24,22 @@ guard replaces what the manifest says. A variable of the manifest is replaced on
 | torchrun's --nnodes, --node-rank, --master-addr   | the same, in the command                     |
 | and --rdzv-endpoint                               |                                              |
 
+Where Jobs play ranks:
+
+| INPLACE_JOB_RANK, INPLACE_JOBS                    | rank of the Job, and number of Jobs that are |
+|                                                   | members; always set                          |
+| JOB_INDEX, JOB_GLOBAL_INDEX, MEGASCALE_SLICE_ID   | rank of the Job                              |
+| MEGASCALE_NUM_SLICES                              | number of the Jobs                           |
+| MEGASCALE_COORDINATOR_ADDRESS                     | host of rank 0, with the port that was there |
+
 k is how many ranks a Pod has: the manifest's size (WORLD_SIZE) divided by its number of Pods, which is the first
-number among NNODES, NUM_NODES, PET_NNODES, PODS_PER_JOB and GROUP_SIZE. Without one, or if it does not divide the size,
-k is 1. A number is replaced by a number: a range (`--nnodes=1:4`) and any other text stay.
+number among NNODES, NUM_NODES, PET_NNODES, PODS_PER_JOB (not where Jobs play ranks) and GROUP_SIZE. Without one, or if
+it does not divide the size, k is 1. A number is replaced by a number: a range (`--nnodes=1:4`) and any other text stay.
 
 Pure. Loaded by guards of groups with spares only.
 
-Source: torch.distributed.run (PET_ is torchrun's prefix); jax.distributed.initialize; training-operator's JAXJob.
+Source: torch.distributed.run (PET_ is torchrun's prefix); jax.distributed.initialize; training-operator's JAXJob;
+https://cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice (MEGASCALE_).
 """
 
 from __future__ import annotations
@@ -38,7 +48,10 @@ from inplace.common.bare.typed import Final, Mapping, Sequence
 from inplace.common.protocol.link import PlayedRank
 
 _RANKS: Final = ("NODE_RANK", "GROUP_RANK", "PET_NODE_RANK")
-_SIZES: Final = ("NNODES", "NUM_NODES", "GROUP_WORLD_SIZE", "PET_NNODES", "PODS_PER_JOB")
+_SIZES: Final = ("NNODES", "NUM_NODES", "GROUP_WORLD_SIZE", "PET_NNODES")
+_PER_JOB: Final = "PODS_PER_JOB"
+_JOB_RANKS: Final = ("JOB_INDEX", "JOB_GLOBAL_INDEX", "MEGASCALE_SLICE_ID")
+_JOBS: Final = "MEGASCALE_NUM_SLICES"
 _OF_PROCESSES: Final = (
     ("RANK", "WORLD_SIZE"),
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
@@ -56,7 +69,8 @@ _HOSTS: Final = (
     "DMLC_TRACKER_URI",
     "JAX_COORDINATOR_ADDRESS",
 )
-_PODS: Final = ("NNODES", "NUM_NODES", "PET_NNODES", "PODS_PER_JOB", "GROUP_SIZE")
+_HOST_OF_JOBS: Final = "MEGASCALE_COORDINATOR_ADDRESS"
+_PODS: Final = ("NNODES", "NUM_NODES", "PET_NNODES", _PER_JOB, "GROUP_SIZE")
 _TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _DIGITS_MAX: Final = 9
 
@@ -64,15 +78,24 @@ _DIGITS_MAX: Final = 9
 def rank_variables(member: PlayedRank, env: Mapping[str, str]) -> dict[str, str]:
     """Return what the environment of a member's worker has instead of, or beside, the guard's own."""
     rank, size = str(member.rank), str(member.size)
-    own = {"INPLACE_RANK": rank, "INPLACE_SIZE": size, "JOB_COMPLETION_INDEX": rank}
-    numbers = dict.fromkeys(_RANKS, rank) | dict.fromkeys(_SIZES, size)
+    job, jobs = str(member.job), str(member.jobs)
+    own, numbers = {"INPLACE_RANK": rank, "INPLACE_SIZE": size}, dict.fromkeys(_RANKS, rank)
+    numbers |= dict.fromkeys(_SIZES, size)
+    if member.jobs:
+        own |= {"INPLACE_JOB_RANK": job, "INPLACE_JOBS": jobs}
+        numbers |= dict.fromkeys(_JOB_RANKS, job) | {_JOBS: jobs}
+    else:
+        own["JOB_COMPLETION_INDEX"] = rank
+        numbers[_PER_JOB] = size
+    pods = [name for name in _PODS if name != _PER_JOB or not member.jobs]
     for of_rank, of_size in _OF_PROCESSES:
-        each = _ranks_per_pod(env, of_size)
+        each = _ranks_per_pod(env, of_size, pods)
         numbers |= {of_rank: str(each * member.rank), of_size: str(each * member.size)}
     own |= {name: value for name, value in numbers.items() if _number(env, name) is not None}
     if member.host:
         own["INPLACE_COORDINATOR"] = member.host
-        own |= {name: _at_host(env[name], member.host) for name in _HOSTS if env.get(name)}
+        hosts = (*_HOSTS, _HOST_OF_JOBS) if member.jobs else _HOSTS
+        own |= {name: _at_host(env[name], member.host) for name in hosts if env.get(name)}
     return own
 
 
@@ -101,8 +124,8 @@ def _option(option: str, value: str, member: PlayedRank) -> str:
     return value
 
 
-def _ranks_per_pod(env: Mapping[str, str], of_size: str) -> int:
-    size, pods = _number(env, of_size), next((n for n in (_number(env, name) for name in _PODS) if n), None)
+def _ranks_per_pod(env: Mapping[str, str], of_size: str, of_pods: Sequence[str]) -> int:
+    size, pods = _number(env, of_size), next((n for n in (_number(env, name) for name in of_pods) if n), None)
     return size // pods if size and pods and size % pods == 0 else 1
 
 

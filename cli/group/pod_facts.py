@@ -32,12 +32,6 @@ JOB_FINALIZER: Final = "batch.kubernetes.io/job-tracking"  # the Job controller'
 EPOCHS_AT_ONCE: Final = 64  # that a group's Pods announced: two or three, whatever its size
 
 
-class Labels(kinds.PodLabels, frozen=True, gc=False, rename={"job_index": wire.JOB_INDEX}):
-    """The labels that say whose Pod it is and which slot is its."""
-
-    job_index: str | None = None
-
-
 class Annotations(
     msgspec.Struct,
     frozen=True,
@@ -74,7 +68,7 @@ class Managed(msgspec.Struct, frozen=True, gc=False):
 class Meta(SlimMeta, rename="camel", frozen=True, gc=False):
     """Metadata."""
 
-    labels: Labels | None = None
+    labels: kinds.PodLabels | None = None
     annotations: Annotations | None = None
     managed_fields: tuple[Managed, ...] | None = None
     creation_timestamp: str | None = None

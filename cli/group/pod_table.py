@@ -17,7 +17,6 @@ import msgspec
 from inplace.cli.group.pod_facts import (
     Annotations,
     Container,
-    Labels,
     ListMeta,
     Meta,
     PodCondition,
@@ -30,7 +29,7 @@ from inplace.cli.group.pod_facts import (
 )
 from inplace.common.jobset.blocked import BLOCKING
 from inplace.common.jobset.containers import Waiting
-from inplace.common.jobset.kinds import Gate
+from inplace.common.jobset.kinds import Gate, PodLabels
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.http.request import GarbledError
 from inplace.common.protocol.members import Members
@@ -92,7 +91,9 @@ def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int, members: Me
         found = _NAME.fullmatch(name.removeprefix(f"{jobset}-"))
         labels = None
         if found is not None:
-            labels = Labels(replicated_job=found["job"], job_index=found["job_index"], completion_index=found["index"])
+            labels = PodLabels(
+                replicated_job=found["job"], job_index=found["job_index"], completion_index=found["index"]
+            )
         leaving = "deleted" if status == "Terminating" or status in _NODE_LOST else None
         spec = PodSpec(
             node_name=None if node == _NO_NODE else node,
@@ -100,7 +101,9 @@ def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int, members: Me
         )
         facts = _status(ready, status)
         announced = spec.node_name is not None and facts.phase != "Failed" and not leaving
-        is_spare = playing is not None and found is not None and int(found["index"]) not in playing
+        is_spare = False
+        if members is not None and playing is not None and found is not None:
+            is_spare = members.unit_of(int(found["job_index"]), int(found["index"])) not in playing
         meta = Meta(
             name=name,
             uid="",

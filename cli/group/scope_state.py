@@ -2,13 +2,14 @@
 Combine one scope of a JobSet and its Pods: which slots are where, and for whom it waits. Pure.
 
 Of a group with spares only members count while an epoch runs: its other slots have a spare each, or are vacant, and
-nobody waits for them. While it gathers, any slot may give it a member.
+nobody waits for them. While it gathers, any slot may give it a member. Where whole Jobs are members, Jobs are counted:
+a Job is where its worst Pod is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -17,7 +18,7 @@ from inplace.cli.group.straggler import Straggler, Why, straggler_of
 from inplace.cli.terminal.moments import count_text
 from inplace.common.bare.record import replace as changed
 from inplace.common.jobset.goodput import Goodput
-from inplace.common.jobset.headline import GroupPhase, Slots, SlotState
+from inplace.common.jobset.headline import PHASES, GroupPhase, Slots, SlotState
 from inplace.common.jobset.scopes import Saving, Scope
 from inplace.common.protocol.members import SLOTS_MAX, Members, Sizes, of_epoch
 from inplace.common.protocol.resume import Resume
@@ -35,7 +36,7 @@ class ScopeState:
         synced: S.
         deprecated: D.
         target: the epoch that its Pods gather at, or run.
-        expected: N; of a group with spares its members: those of the epoch that runs, else at full strength.
+        expected: N; of a group with spares its members, Pods or Jobs: of the epoch that runs, else at full strength.
         epochs: how many slots announced which epoch; 0 for none yet, slots without a Pod left out, and spares while
             an epoch runs.
         working: Pods whose workers of this epoch were started.
@@ -50,7 +51,7 @@ class ScopeState:
         saving: the restart that waits for its workers to save.
         members: who runs, in a group with spares; None of one without, and while none runs.
         resume: from which step the epoch that runs went on, as its barrier decided; None where nobody could say.
-        vacant: the slots of such a group that neither train nor wait as spares, and why.
+        vacant: the slots of such a group that neither train nor wait as spares, and why; of a Job the first one.
     """
 
     name: str
@@ -80,7 +81,12 @@ class ScopeState:
     @property
     def noun(self) -> str:
         """Return what `expected` counts."""
-        return "Pod" if self.slots.sizes is None else "member"
+        return "Pod" if self.slots.sizes is None else self.slots.noun
+
+
+def noun_of(scopes: Iterable[ScopeState]) -> str:
+    """Return what is counted in several scopes together: Pods only where all count Pods."""
+    return next((one.noun for one in scopes if one.noun != "Pod"), "Pod")
 
 
 def scope_state(
@@ -109,7 +115,7 @@ def scope_state(
     of_s = of_epoch(scope.ranks, scope.synced) if scope.is_running else None
     members = of_s if sizes is not None else None
     numbers = None if members is None else frozenset(members.slots())
-    playing = {slot: pod for slot, pod in found.items() if _plays(slot, numbers)}
+    playing = {slot: pod for slot, pod in found.items() if _plays(shape, slot, numbers)}
     live = {slot: pod for slot, pod in playing.items() if pod.is_live}
     # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
     newest = max((pod.epoch for pod in live.values() if pod.epoch <= scope.synced + 1), default=0)
@@ -117,17 +123,23 @@ def scope_state(
     size = shape.size
     if target == scope.synced:  # who is done with the epoch that runs keeps nobody waiting
         live |= {slot: pod for slot, pod in playing.items() if pod.is_done}
-        size = shape.size if members is None else members.size
+        size = shape.size if members is None else members.pods_in_all
     else:
         playing, live = found, {slot: pod for slot, pod in found.items() if pod.is_live}
     behind = sorted(slot for slot in playing if slot not in live or live[slot].epoch != target)
     expected, arrived = size, len(playing) - len(behind)
     absent = size - len(playing)
+    if sizes is not None and shape.pods:
+        units, here = _units(shape, numbers if target == scope.synced else None), playing.keys() - set(behind)
+        expected = len(units)
+        arrived = sum(all(slot in here for slot in shape.slots_of(unit)) for unit in units)
     if sizes is not None and target != scope.synced:
         expected, arrived = sizes.most, min(arrived, sizes.most)
         if arrived == expected:  # it waits for nobody but slots in which a worker may still run
             behind, absent = [slot for slot in behind if _may_run(slot, found[slot], scope)], 0
-    awaited = shape if numbers is None or target != scope.synced else _slots(shape, sorted(numbers))
+    awaited: Iterable[Slot] = shape
+    if numbers is not None and target == scope.synced:
+        awaited = (slot for unit in sorted(numbers) for slot in shape.slots_of(unit))
     missing = list(islice((slot for slot in awaited if slot not in found), min(named_max, absent)))
     stragglers = [
         straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in written)
@@ -136,16 +148,20 @@ def scope_state(
     states = {
         slot: slot_state(pod, scope, roles.get(slot.replicated_job, Roles()), reporting)
         for slot, pod in sorted(found.items())
-        if _plays(slot, numbers)
+        if _plays(shape, slot, numbers)
     }
-    trained = shape.size if numbers is None else len(numbers)
+    if sizes is not None and shape.pods:
+        counts = _of_jobs(shape, _units(shape, numbers), states, gathers=target != scope.synced)
+    else:
+        trained = shape.size if numbers is None else len(numbers)
+        counts = Counter(states.values()) + Counter({SlotState.VACANT: trained - len(states)})
     first = _first_of(states, found, stragglers)
     if sizes is not None and arrived == expected and not scope.is_running:
         first.pop(SlotState.PENDING, None)  # any other slot keeps nobody waiting
         first |= {SlotState.PENDING: f"{one.name} ({one.reason})" for one in stragglers[:1]}  # noqa: B035 - one or none
     vacant = _vacant(shape, found, numbers, scope) if sizes is not None else []
     slots = Slots(
-        Counter(states.values()) + Counter({SlotState.VACANT: trained - len(states)}),
+        counts,
         scope.synced,
         scope.deprecated,
         scope.name,
@@ -175,27 +191,47 @@ def scope_state(
     )
 
 
-def _plays(slot: Slot, numbers: Set[int] | None) -> bool:
+def _plays(shape: Shape, slot: Slot, numbers: Set[int] | None) -> bool:
     """Say whether a slot may be a member's; where nobody knows the members, any may."""
-    return numbers is None or slot.completion_index in numbers
+    return numbers is None or shape.unit_of(slot) in numbers
 
 
-def _slots(shape: Shape, numbers: Iterable[int]) -> Iterator[Slot]:
-    """Yield the slots of a group with spares by their numbers: it is one replicatedJob with one Job."""
-    return (Slot(job, 0, number) for job in islice(shape.replicated_jobs, 1) for number in numbers)
+def _units(shape: Shape, numbers: Set[int] | None) -> Collection[int]:
+    """Return the units that may be members."""
+    return shape.units() if numbers is None else numbers
+
+
+def _of_jobs(
+    shape: Shape, jobs: Iterable[int], states: Mapping[Slot, SlotState], *, gathers: bool
+) -> Counter[SlotState]:
+    """Count Jobs by the state of the Pod that decides; at a barrier one that waits there decides last."""
+    counts = Counter[SlotState]()
+    for job in jobs:
+        found = {states.get(slot, SlotState.VACANT) for slot in shape.slots_of(job)}
+        if gathers and len(found) > 1:
+            found.discard(SlotState.WAITING)
+        counts[next((state for state in PHASES if state in found), SlotState.SPARE)] += 1
+    return counts
 
 
 def _may_run(slot: Slot, pod: PodFact, scope: Scope) -> bool:
     """Say whether a worker of an epoch that is over may run in a slot with a Pod, which keeps spares from its rank."""
     last = scope.ranks
-    played = last is None or last.epoch != scope.synced or last.rank_of(slot.completion_index) is not None
+    played = last is None or last.epoch != scope.synced or last.place_of(*slot[1:]) is not None
     return played and bool(pod.epoch) and not pod.has_ended
 
 
 def _vacant(shape: Shape, pods: Mapping[Slot, PodFact], numbers: Set[int] | None, scope: Scope) -> list[Straggler]:
-    """Return the slots that are no member's and have no spare; none where nobody knows the members."""
-    apart = [] if numbers is None else sorted(set(range(min(shape.size, SLOTS_MAX))).difference(numbers))
-    slots = (slot for slot in _slots(shape, apart) if slot not in pods or not pods[slot].is_spare(scope.synced))
+    """Return the slots that are no member's and have no spare; none where nobody knows the members.
+
+    Of a Job it is the first one.
+    """
+    apart = [] if numbers is None else sorted(set(shape.units()[:SLOTS_MAX]).difference(numbers))
+    lacking = (
+        next((one for one in shape.slots_of(unit) if one not in pods or not pods[one].is_spare(scope.synced)), None)
+        for unit in apart
+    )
+    slots = (slot for slot in lacking if slot is not None)
     found = [straggler_of(str(slot), pods.get(slot), scope.deprecated, scope.synced + 1) for slot in slots]
     # At S a Pod that plays no rank announces S + 1: it waits for no controller.
     return [replace(one, why=Why.SILENT) if one.why is Why.UNTOLD else one for one in found]
@@ -203,13 +239,17 @@ def _vacant(shape: Shape, pods: Mapping[Slot, PodFact], numbers: Set[int] | None
 
 def _with_spares(slots: Slots, shape: Shape, vacant: Sequence[Straggler], sizes: Sizes) -> Slots:
     """Add what the slots do that do not train."""
-    words, trained = "", sum(slots.counts.values())
+    words, trained, units = "", sum(slots.counts.values()), len(shape.units())
     if vacant:
-        words = f"slot {vacant[0].slot.rpartition('-')[2]}"
-        words = f"{len(vacant):,} slots are vacant, the first is {words}" if vacant[1:] else f"{words} is vacant"
-        words = f"{words}: {vacant[0].reason}"
-    counts = Counter(slots.counts) + Counter({SlotState.SPARE: max(0, shape.size - trained - len(vacant))})
-    return changed(slots, counts=counts, sizes=sizes, spares_max=max(0, shape.size - sizes.most), vacant=words)
+        job, _, index = vacant[0].slot.rpartition("-")
+        words, noun, pod = f"slot {index}", "slots", ""
+        if shape.pods:
+            words, noun, pod = f"Job {job}", "Jobs", f"Pod {index}: "
+        words = f"{len(vacant):,} {noun} are vacant, the first is {words}" if vacant[1:] else f"{words} is vacant"
+        words = f"{words}: {pod}{vacant[0].reason}"
+    counts = Counter(slots.counts) + Counter({SlotState.SPARE: max(0, units - trained - len(vacant))})
+    made = changed(slots, counts=counts, sizes=sizes, spares_max=max(0, units - sizes.most), vacant=words)
+    return changed(made, noun="Job") if shape.pods else made
 
 
 def _first_of(
@@ -241,7 +281,8 @@ def ranks_text(scope: ScopeState) -> str:
     """Say which ranks another slot plays than that of their own number; "" for none."""
     exchanged = scope.members.exchanged if scope.members is not None else ()
     more = f" and {len(exchanged) - RANKS_SHOWN:,} more" if len(exchanged) > RANKS_SHOWN else ""
-    return ", ".join(f"rank {rank} is slot {slot}" for rank, slot in exchanged[:RANKS_SHOWN]) + more
+    unit = "Job" if scope.members is not None and scope.members.pods else "slot"
+    return ", ".join(f"rank {rank} is {unit} {slot}" for rank, slot in exchanged[:RANKS_SHOWN]) + more
 
 
 def resume_text(scope: ScopeState) -> str:

@@ -15,6 +15,7 @@ from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.jobset.crash_loop import backoff_of
 from inplace.common.jobset.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.members import has_jobs_as_units, units_of
 from inplace.common.jobset.notices import restart_on
 from inplace.common.jobset.scopes import BY_GROUP, BY_REPLICATED_JOB
 from inplace.common.jobset.settings import FAILURES, NODES, RESTART_ON
@@ -109,12 +110,15 @@ def _often(uses: int) -> str:
 
 def _member_sentences(jobset: JobSet) -> Iterator[str]:
     for name, policy in jobset.member_policies.items():
-        sizes, slots = policy.sizes, jobset.replicated_job(name).parallelism
+        sizes, form = policy.sizes, jobset.replicated_job(name)
+        units, noun = units_of(form), "Pods"
+        if has_jobs_as_units(form):
+            noun = f"Jobs of {form.parallelism} Pods" if form.parallelism > 1 else "Jobs of 1 Pod"
         job = f" of {name}" if len(jobset.replicated_jobs) > 1 else ""
-        if spares := slots - sizes.most:
-            train = f"{sizes.most} of {slots} Pods{job} train; {_spares(spares)}"
+        if spares := units - sizes.most:
+            train = f"{sizes.most} of {units} {noun}{job} train; {_spares(spares)}"
         else:
-            train = f"All {slots} Pods{job} train; none is a spare"
+            train = f"All {units} {noun}{job} train; none is a spare"
         if sizes.least == sizes.most:
             yield f"{train}; with fewer than {sizes.most} it waits ({wire.MEMBERS})."
             continue

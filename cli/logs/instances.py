@@ -73,7 +73,7 @@ def ranks_of(raw: KubeObject) -> tuple[Ranks, int]:
         return (lambda _: None), 0
     sizes = {job.name: job.parallelism for job in jobset.replicated_jobs}
     members = {
-        name: {slot: rank for rank, slot in enumerate(ranks.slots())}
+        name: (ranks, {unit: rank for rank, unit in enumerate(ranks.slots())})
         for name, scope in jobset.scopes.items()
         if scope.has_spares and (ranks := scope.ranks) is not None
     }
@@ -83,8 +83,10 @@ def ranks_of(raw: KubeObject) -> tuple[Ranks, int]:
         if slot is None or slot.replicated_job not in sizes:
             return None
         first = jobset.numbers.first_slot[slot.replicated_job]
-        if (played := members.get(slot.replicated_job)) is not None:  # this replicatedJob is the scope, with one Job
-            return played.get(slot.completion_index)
+        if (known := members.get(slot.replicated_job)) is not None:  # this replicatedJob is the scope
+            ranks, played = known
+            unit = played.get(ranks.unit_of(slot.job_index, slot.completion_index))
+            return unit if unit is None or not ranks.pods else unit * ranks.pods + slot.completion_index
         return first + slot.job_index * sizes[slot.replicated_job] + slot.completion_index
 
     return rank, jobset.shape.size

@@ -129,6 +129,7 @@ def _members_data(scope: ScopeState) -> MembersFields | None:
         "spares": slots.spares,
         "sparesExpected": slots.spares_max,
         "slotOfRank": {str(rank): slot for rank, slot in exchanged},
+        "podsPerJob": (scope.members.pods or None) if scope.members is not None else None,
     }
 
 

@@ -15,6 +15,7 @@ from inplace.cli.group.controller_pulse import NOT_ASKED, Controller
 from inplace.cli.group.last_restart import first_failure
 from inplace.cli.group.nodes import AvoidedNode, avoided_nodes, fenced_pods
 from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.scope_state import noun_of
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, UNSEEN_END, Obstacle, log_advice
@@ -140,7 +141,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         if last.slow is not None:
             yield Moment(unix_time(last.synced_at), slow_text(last.slow))
         if (ended_s := unix_time(last.synced_at)) is not None:
-            everyone = "every Pod" if all(one.noun == "Pod" for one in facts.state.scopes) else "every member"
+            everyone = f"every {noun_of(facts.state.scopes)}"
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"{everyone}{whose} was at epoch {last.epoch}{took}")
     for event in facts.events:

@@ -34,13 +34,17 @@ class GoodputFields(TypedDict):
 
 
 class MembersFields(TypedDict):
-    """How many members and spares; slotOfRank has the ranks that another slot plays than that of their own number."""
+    """How many members and spares; slotOfRank has the ranks that another slot plays than that of their own number.
+
+    Where whole Jobs are members, all of them are Jobs, of podsPerJob Pods each; null where Pods are.
+    """
 
     max: int
     min: int
     spares: int
     sparesExpected: int
     slotOfRank: dict[str, int]
+    podsPerJob: int | None
 
 
 class ResumeFields(TypedDict):

@@ -10,6 +10,7 @@ from typing import Final
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
+from inplace.cli.group.scope_state import noun_of
 from inplace.cli.group.status_state import state_of_status
 from inplace.cli.lint.agent_policies import save_within_s
 from inplace.cli.refusal import RefusalError
@@ -126,5 +127,5 @@ def outcome(raw: KubeObject | None, request: str) -> str | None:
         return None
     took = f" in {duration_text(last.seconds)}" if last.seconds is not None else ""
     then = f"their first steps were not waited for (inplace status {state.name})"
-    everyone = "every Pod" if all(one.noun == "Pod" for one in state.scopes) else "every member"
+    everyone = f"every {noun_of(state.scopes)}"
     return f"restarted{took}: {everyone} is at epoch {last.epoch}, and the workers start; {then}"

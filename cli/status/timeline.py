@@ -12,6 +12,7 @@ from inplace.cli.connection import Connection, command
 from inplace.cli.group.last_restart import LastRestart, first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
+from inplace.cli.group.scope_state import noun_of
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, blame_text, failure_text
@@ -113,7 +114,7 @@ async def read_restart(connection: Connection, name: str) -> tuple[GroupState, l
 def _is_apart(pod: PodFact, members: Mapping[str, Members]) -> bool:
     """Say whether a Pod of a group with spares plays no rank: a spare is one epoch ahead, and in no restart."""
     played = members.get(pod.slot.replicated_job) if pod.slot is not None else None  # this replicatedJob is the scope
-    return played is not None and pod.slot is not None and played.rank_of(pod.slot.completion_index) is None
+    return played is not None and pod.slot is not None and played.place_of(*pod.slot[1:]) is None
 
 
 def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodFact]) -> str:
@@ -121,7 +122,7 @@ def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodF
     last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
     parts = [
         f"{state.namespace}/{state.name} → epoch {timeline.epoch}",
-        count_text(state.expected, "Pod" if all(one.noun == "Pod" for one in state.scopes) else "member"),
+        count_text(state.expected, noun_of(state.scopes)),
     ]
     if last is not None and last.seconds is not None:
         parts.append(f"in {duration_text(last.seconds)}")

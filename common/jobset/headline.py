@@ -130,6 +130,7 @@ class Slots:
         is_paused: the next epoch waits after failures without progress.
         is_unequipped: every slot has a Pod that runs, and none has an agent.
         sizes: of a group with spares, which is counted in members; None of one without, where every slot trains.
+        noun: what such a member is called: where whole Jobs are members, the slots here are Jobs.
         spares_max: so many spares it has at full strength.
         vacant: in words, the slots that neither train nor wait as spares, and why.
     """
@@ -145,6 +146,7 @@ class Slots:
     sizes: Sizes | None = None
     spares_max: int = 0
     vacant: str = ""
+    noun: str = "member"
 
     @property
     def runs(self) -> bool:
@@ -220,12 +222,12 @@ class Slots:
     def _members(self, most: int) -> str:
         """Say how many members run; more than `most` after that was lowered, until the group restarts."""
         if self.size > most:
-            return f"{_count(self.size, 'member')} (max {most:,})"
-        return f"{self.size:,} of {_count(most, 'member')}"
+            return f"{_count(self.size, self.noun)} (max {most:,})"
+        return f"{self.size:,} of {_count(most, self.noun)}"
 
     @property
     def _pods(self) -> str:
-        return _count(self.size, "Pod" if self.sizes is None else "member")
+        return _count(self.size, "Pod" if self.sizes is None else self.noun)
 
     @property
     def _least(self) -> str:

@@ -34,7 +34,7 @@ from inplace.common.jobset.fields import (
 )
 from inplace.common.jobset.form import check_form, in_words
 from inplace.common.jobset.marked_nodes import leaves_marked_nodes
-from inplace.common.jobset.members import MemberPolicy, MemberRequests, everyone
+from inplace.common.jobset.members import MemberPolicy, MemberRequests, everyone, units_of
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
@@ -263,8 +263,8 @@ class JobSet:
 
     def member_policy(self, scope: Scope) -> MemberPolicy:
         """Return how many members a scope with spares has."""
-        slots = sum(self.replicated_job(name).parallelism for name in scope.members)
-        return self.member_policies.get(scope.name) or everyone(slots)
+        units = sum(units_of(self.replicated_job(name)) for name in scope.members)
+        return self.member_policies.get(scope.name) or everyone(units)
 
     @property
     def restart_scope(self) -> str:

@@ -143,6 +143,7 @@ class PodLabels(
     rename={
         "jobset_uid": wire.JOBSET_UID,
         "replicated_job": wire.REPLICATED_JOB_NAME,
+        "job_index": wire.JOB_INDEX,
         "completion_index": wire.JOB_COMPLETION_INDEX,
     },
 ):
@@ -150,6 +151,7 @@ class PodLabels(
 
     jobset_uid: str | None = None
     replicated_job: str | None = None
+    job_index: str | None = None
     completion_index: str | None = None
 
 

@@ -283,10 +283,11 @@ FENCE_AFTER: Final = Setting(
 )
 MEMBERS: Final = Setting(
     wire.MEMBERS,
-    "how many Pods of a replicatedJob train; the others are spares; its template.metadata may say it as well",
+    "how many Pods of a replicatedJob train, or Jobs of one with several; the others are spares; its "
+    "template.metadata may say it as well",
     "all pods train, and the group waits for all",
     (
-        _whole("max", 1, SLOTS_MAX, "how many Pods train where there are enough", "all"),
+        _whole("max", 1, SLOTS_MAX, "how many train where there are enough", "all"),
         _whole("min", 1, SLOTS_MAX, "with how few the group goes on", "max"),
         _whole("step", 1, SLOTS_MAX, "sizes are max, max - step, and so on", "1"),
         _whole("wait", 0, DAY_S, "seconds for which the barrier waits for max before it lifts for fewer", f"{WAIT_S}"),

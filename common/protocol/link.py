@@ -4,10 +4,11 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
     both             inplace-link DEPTH    the first line of each side; the agent's says the depth, the guard's is 1:
                                            1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
-                     lifted EPOCH [RANK SIZE HOST] [STEP]
+                     lifted EPOCH [RANK SIZE HOST [JOB JOBS]] [STEP]
                                            the same in a group with spares: the rank that this Pod plays, of so many,
-                                           and the host name of rank 0, "-" if it has none; and where the group knows
-                                           it, the step from which it goes on
+                                           and the host name of rank 0, "-" if it has none; where whole Jobs play ranks
+                                           that of its Job, of so many; and where the group knows it, the step from
+                                           which it goes on
                      completed             the group has completed: end with 0 if no worker runs
                      signal NUMBER         depth 2: end the worker by this signal, and stay
                      examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 LINK_CONTAINERS: Final = 1  # the depths of a restart
 LINK_PROCESS: Final = 2
-LINE_BYTES_MAX: Final = 300  # the longest line, "lifted 2147483647 4999 5000", a DNS name and a step, has 294
-SLOTS_MAX: Final = 5_000  # as `common.protocol.members` has it, which a guard need not load
+LINE_BYTES_MAX: Final = 310  # the longest line, a lift with a DNS name, a Job and a step, has 304
+SLOTS_MAX: Final = 5_500  # as `common.protocol.members` has it, which a guard need not load
 HOST_CHARACTERS_MAX: Final = 253
 _HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 _NO_HOST: Final = "-"
@@ -65,11 +66,15 @@ class PlayedRank:
         rank: that it plays, below `size`.
         size: how many members there are.
         host: the name of rank 0's Pod; "" if Pods have none.
+        job: the rank of its Job, below `jobs`, where whole Jobs play ranks.
+        jobs: how many Jobs are members; 0 where Pods are.
     """
 
     rank: int
     size: int
     host: str = ""
+    job: int = 0
+    jobs: int = 0
 
 
 @record
@@ -221,7 +226,8 @@ def line_of(message: Message) -> bytes:
     """Return a message's line."""
     if isinstance(message, Lifted):
         member, step = message.played, message.step
-        more = () if member is None else (str(member.rank), str(member.size), member.host or _NO_HOST)
+        more = [] if member is None else [str(member.rank), str(member.size), member.host or _NO_HOST]
+        more += [str(member.job), str(member.jobs)] if member is not None and member.jobs else []
         last = () if step is None else (str(step),)
         return " ".join(["lifted", str(message.epoch), *more, *last]).encode("ascii") + b"\n"
     numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
@@ -272,11 +278,11 @@ def _read(line: bytes) -> Message:
 
 
 def _lifted(words: list[str]) -> Lifted | None:
-    """Return a lift; None if the words are not one's: an epoch, three words of a member's, and a step, or without."""
-    member, step = words[1:4], words[1:2] if len(words) == 2 else words[4:]
-    if len(words) < 4:
-        member = []
-    if len(words) not in (1, 2, 4, 5) or not all(map(_is_number, [words[0], *step], (INT32_MAX, STEP_MAX))):
+    """Return a lift; None if the words are not one's: an epoch, 3 or 5 words of a member's, and a step, or without."""
+    if (of_member := {1: 0, 2: 0, 4: 3, 5: 3, 6: 5, 7: 5}.get(len(words))) is None:
+        return None
+    member, step = words[1 : 1 + of_member], words[1 + of_member :]
+    if not all(map(_is_number, [words[0], *step], (INT32_MAX, STEP_MAX))):
         return None
     played = _played(*member) if member else None
     epoch = int(words[0])
@@ -285,13 +291,15 @@ def _lifted(words: list[str]) -> Lifted | None:
     return Lifted(epoch, played, int(step[0]) if step else None)
 
 
-def _played(rank_text: str, size_text: str, host: str) -> PlayedRank | None:
+def _played(rank_text: str, size_text: str, host: str, *of_job: str) -> PlayedRank | None:
     """Return what a member is; None if the words do not say it."""
-    if not (_is_number(rank_text, SLOTS_MAX - 1) and _is_number(size_text, SLOTS_MAX)):
+    numbers = (rank_text, size_text, *of_job)
+    if not all(map(_is_number, numbers, (SLOTS_MAX - 1, SLOTS_MAX) * 2)):
         return None
-    rank, size = int(rank_text), int(size_text)
+    rank, size, job, jobs = map(int, numbers if of_job else (*numbers, "0", "0"))
     is_host = set(host) <= _HOST_CHARACTERS and 0 < len(host) <= HOST_CHARACTERS_MAX
-    return PlayedRank(rank, size, "" if host == _NO_HOST else host) if rank < size and is_host else None
+    is_sound = rank < size and is_host and (job < jobs <= size or not of_job)
+    return PlayedRank(rank, size, "" if host == _NO_HOST else host, job, jobs) if is_sound else None
 
 
 def _is_number(text: str, most: int) -> bool:

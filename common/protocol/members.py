@@ -43,6 +43,10 @@ class Sizes:
         size = self.most - self.step * -(-missing // self.step)  # so many steps, rounded up
         return size if size >= self.least else 0
 
+    def of_pods(self, each: int) -> Sizes:
+        """Return the same in Pods, of so many for each member."""
+        return Sizes(self.least * each, self.most * each, self.step * each)
+
 
 @record
 class Members:

@@ -257,17 +257,24 @@ def _cannot_restart(draft: Draft, job: Job) -> bool:
     """Say whether some Pod of a Job completed, so that it cannot join the restart that is under way.
 
     The Job's own count is asked as well: a completed Pod may be gone (kubectl delete, Pod garbage
-    collection), and the Job controller never replaces it. Beside spares it takes too few slots that are left: else a
+    collection), and the Job controller never replaces it. Beside spares it takes too few units that are left: else a
     spare plays the rank.
     """
     place = draft.jobset.places[job.metadata.name]
     if place[0] not in draft.order.expected:
         return False
     scope = draft.jobset.scope_of(place[0])
-    slots = draft.jobset.replicated_job(place[0]).parallelism
-    spares = slots - draft.jobset.member_policy(scope).sizes.most if scope.has_spares else 0
-    completed = (job.status.succeeded or 0) > max(0, spares)
-    return place in draft.observed.decisions[scope.name].recreate or (completed and _is_restarting(draft, scope.name))
+    if place in draft.observed.decisions[scope.name].recreate:
+        return True
+    done = job.status.succeeded or 0
+    if not done or not _is_restarting(draft, scope.name):
+        return False
+    most, form = draft.jobset.member_policy(scope).sizes.most, draft.jobset.replicated_job(place[0])
+    if not scope.has_spares or form.replicas == 1:
+        return done > (max(0, form.parallelism - most) if scope.has_spares else 0)
+    names = (draft.jobset.job_name(form.name, index) for index in range(form.replicas))
+    jobs = [found for name in names if (found := draft.observed.jobs.get(name)) is not None]
+    return sum((one.status.succeeded or 0) > 0 for one in jobs) > max(0, form.replicas - most)
 
 
 def _is_restarting(draft: Draft, name: str) -> bool:

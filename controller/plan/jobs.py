@@ -51,7 +51,7 @@ def build_job(
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
         if jobset.scopes[scope].has_spares:
-            pod_template["metadata"]["annotations"][wire.MEMBERS] = hosts_of(jobset, job)
+            pod_template["metadata"]["annotations"][wire.MEMBERS] = hosts_of(jobset, job, index)
     pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
     if jobset.network.dns_hostnames:
         pod_spec["subdomain"] = jobset.subdomain
@@ -127,12 +127,16 @@ def job_keys(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
     return keys
 
 
-def hosts_of(jobset: JobSet, job: ReplicatedJob) -> str:
+def hosts_of(jobset: JobSet, job: ReplicatedJob, index: int) -> str:
     """Return the host names of a replicatedJob's Pods as one text, with "*" for a Pod's number; "*" if they have none.
 
-    Pods of a group with spares carry it as the annotation MEMBERS: their agents find in it where rank 0 is.
+    Pods of a group with spares carry it as the annotation MEMBERS: their agents find in it where rank 0 is. Where whole
+    Jobs play ranks, "*" stands for a Job's index, the names are those of first Pods, and this Job's index is before it.
     """
-    return f"{jobset.job_name(job.name, 0)}-*.{jobset.subdomain}" if jobset.network.dns_hostnames else "*"
+    names, subdomain = jobset.network.dns_hostnames, jobset.subdomain
+    if job.replicas == 1:
+        return f"{jobset.job_name(job.name, 0)}-*.{subdomain}" if names else "*"
+    return f"{index}/{jobset.name}-{job.name}-*-0.{subdomain}" if names else f"{index}/*"
 
 
 def coordinator_host(jobset: JobSet, coordinator: Coordinator) -> str:

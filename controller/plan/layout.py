@@ -61,7 +61,8 @@ def resize_jobs(draft: Draft) -> bool:
         if jobset.suspended or name not in draft.order.expected:
             continue  # nobody runs in it, or not in the group
         scope = jobset.scope_of(name)
-        if scope.ranks is not None and all(slot < size for slot in scope.ranks.slots()):
+        ranks = scope.ranks
+        if ranks is not None and not ranks.pods and all(slot < size for slot in ranks.slots()):
             continue  # spares come, or go
         exempt_unless_restarting(draft, name, Trigger.RESIZE)
         if present is not None and present > size:

@@ -56,8 +56,8 @@ class GroupCount:
         whole: what is said once of the JobSet, by one of its scopes.
         goodput: what its restarts cost in training time; None where no Pod ever told its steps.
         is_at_rest: its JobSet is suspended or being deleted, so that its Pods are gone on purpose.
-        sizes: how many members a group with spares may have; None for one without, where every slot trains.
-        spares_max: so many spares it has at full strength.
+        sizes: how many Pods of a group with spares may train; None for one without, where every slot trains.
+        spares_max: so many spare Pods it has at full strength.
     """
 
     namespace: str

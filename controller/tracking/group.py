@@ -182,7 +182,7 @@ class Group:
             return None
         own = self.ledger_of(slot.replicated_job)
         if own is not None and own.members is not None and own.members.members is not None:
-            return own.members.members.rank_of(slot.completion_index)
+            return own.members.members.place_of(slot.job_index, slot.completion_index)
         return first[job.name] + slot.job_index * job.parallelism + slot.completion_index
 
     def decide(self, name: str) -> Decision:
@@ -312,8 +312,8 @@ class Group:
                 whole=self._count_once(name) if position == 0 else None,
                 goodput=self.jobset.scopes[name].goodput,
                 is_at_rest=self.jobset.suspended or self.jobset.is_leaving,
-                sizes=members.sizes if (members := scope_ledger.members) is not None else None,
-                spares_max=max(0, ledger.shape.size - members.sizes.most) if members is not None else 0,
+                sizes=members.sizes.of_pods(ledger.shape.each) if (members := scope_ledger.members) else None,
+                spares_max=max(0, ledger.shape.size - members.sizes.most * ledger.shape.each) if members else 0,
             )
 
     def _count_once(self, name: str) -> JobSetCount:

@@ -136,22 +136,9 @@ class MarkedPods:
         return max((asked_s + HOLD_S_MAX - now_s for asked_s in self._open_s.values()), default=0.0)
 
     @property
-    def slots(self) -> frozenset[int]:
-        """Return the numbers of the Pods that are to leave."""
-        return slots_of([one.pod for one in self._leaving.values()])
-
-    @property
     def leaving(self) -> tuple[MarkedPod, ...]:
         """Return the Pods that are to leave."""
         return tuple(self._leaving.values())
-
-
-def slots_of(pods: Sequence[Pod]) -> frozenset[int]:
-    """Return the numbers of Pods of a group with spares."""
-    if not pods:  # as at each of a herd's announcements
-        return frozenset()
-    numbers = (pod.completion_index or "" for pod in pods)
-    return frozenset(int(number) for number in numbers if number.isdigit())
 
 
 # Wait for the end of workers whose Pods are being deleted, where nobody can say that they have ended (docs/adr/0072).

@@ -43,7 +43,7 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
     arrived = ledger.arrived_by_job(epoch) if is_told else {}
     return WaitingBarrier(
         epoch=epoch,
-        arrived=min(ledger.arrived(epoch), scope_ledger.expected),  # more, where spares are there
+        arrived=min(_arrived(scope_ledger, epoch), scope_ledger.expected),  # more, where spares are there
         expected=scope_ledger.expected,
         waited_s=waited_s,
         missing=tuple(islice(_missing(membership, group, scope_ledger, epoch, arrived), NAMES_MAX)) if is_told else (),
@@ -52,6 +52,14 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
         runs=runs,
         late=frozenset(_late(membership, group, scope_ledger, arrived)) if is_late else frozenset(),
     )
+
+
+def _arrived(scope_ledger: ScopeLedger, epoch: int) -> int:
+    """Return how many slots are at an epoch; where whole Jobs are members, of Jobs that lack no Pod."""
+    members, ledger = scope_ledger.members, scope_ledger.ledger
+    if members is not None and ledger.shape.pods and epoch == ledger.next_epoch:
+        return members.gathered()
+    return ledger.arrived(epoch)
 
 
 def _late(

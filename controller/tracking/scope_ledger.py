@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from inplace.common.jobset.causes import Cause
 from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.members import noun_of
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.slot import Slot
 from inplace.controller.tracking.counts import GroupCount
-from inplace.controller.tracking.memories import Fences, LastSteps, MarkedPods, slots_of
+from inplace.controller.tracking.memories import Fences, LastSteps, MarkedPods
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.controller.tracking.pods import Reading
@@ -107,19 +108,30 @@ class ScopeLedger:
             return None
         if (left_s := since_s + promised_s() - now_s) > 0.0:
             return left_s
-        for number in ledger.doubted:
-            ledger.trust(number)
+        for slot in ledger.doubted:
+            ledger.trust(slot)
         return None
 
     @property
     def avoided(self) -> frozenset[int]:
-        """Return the slots to which the next epoch gives no rank that another could play."""
-        return self.leaving.union(slots_of(self.bad))
+        """Return the units to which the next epoch gives no rank that another could play."""
+        return self.leaving.union(self._units_of(self.bad))
 
     @property
     def leaving(self) -> frozenset[int]:
-        """Return the slots for which a running group restarts, so that a spare plays their ranks."""
-        return self.marked.slots.union(slots_of(self.requested))
+        """Return the units for which a running group restarts, so that a spare plays their ranks."""
+        return self._units_of(one.pod for one in self.marked.leaving).union(self._units_of(self.requested))
+
+    def _units_of(self, pods: Iterable[Pod]) -> frozenset[int]:
+        """Return the units of Pods of a scope with spares: one Pod of a Job stands for all of it."""
+        return frozenset(unit for pod in pods if (unit := self.unit_of(pod)) is not None)
+
+    def unit_of(self, pod: Pod) -> int | None:
+        """Return the number of a Pod's unit in a scope with spares; None where its labels do not say it."""
+        labels = pod.metadata.labels
+        job_index = labels.job_index if labels is not None else None
+        number = job_index if self.ledger.shape.pods else pod.completion_index
+        return int(number) if number is not None and number.isdigit() else None
 
     @property
     def bad_spares(self) -> tuple[Pod, ...]:
@@ -137,11 +149,13 @@ class ScopeLedger:
         if ledger is None or members is None:
             return ""
         if self.clock.may_grow and ledger.grown:
-            return f"it runs with {members.size} members, and restarts in place to run with {ledger.grown}"
+            size = f"{members.size} {noun_of(members, 2)}"
+            return f"it runs with {size}, and restarts in place to run with {ledger.grown}"
         if self.clock.may_move and (count := self.movable(saves)):
             marked = self.marked.leaving
             why = marked[0].why if marked else f"pod {self.requested[0].metadata.name}: its eviction is requested"
-            return f"{why}: {count} of its {members.size} members give their ranks to spares in one restart in place"
+            whose = f"{members.size} {noun_of(members, 2)}"
+            return f"{why}: {count} of its {whose} give their ranks to spares in one restart in place"
         return ""
 
     def note_time(self, saves: Callable[[], bool], wait_s: float, now_s: float) -> bool:
@@ -177,10 +191,10 @@ class ScopeLedger:
 
     def plays(self, pod: Pod | None) -> bool:
         """Say whether a Pod is of the epoch that runs: a spare restarts nobody, whatever becomes of it."""
-        number = pod.completion_index if pod is not None else None
-        if self.members is None or number is None or not number.isdigit():
+        unit = self.unit_of(pod) if pod is not None and self.members is not None else None
+        if self.members is None or unit is None:
             return True
-        return self.members.plays(Slot("", 0, int(number)))
+        return any(map(self.members.plays, self.members.shape.slots_of(unit)))
 
     @property
     def expected(self) -> int:

@@ -13,12 +13,14 @@ from inplace.common.jobset.failure_class import class_words
 from inplace.common.jobset.furthest_behind import silent_of_entry, silent_text
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.last_restart import UNSEEN, entry_of_sync, seconds_of
+from inplace.common.jobset.members import noun_of
 from inplace.common.jobset.note import Note
 from inplace.common.jobset.notices import notices_of
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import slow_ranks_of_entry
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.members import Members
 from inplace.common.wire.notice import BUSY
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.tracking.group import AcceptedStatus, Group
@@ -107,7 +109,7 @@ class RestartTimer:
     def _tell_end(self, accepted: AcceptedStatus, scope: Scope, timing: RestartTiming | None, cause: Cause) -> None:
         group, jobset, complete_s = accepted.group, accepted.after, accepted.due_since_s[scope.name]
         ranks = scope.ranks
-        size = ranks.size if ranks is not None else group.ledgers[scope.name].ledger.shape.size
+        size = ranks.pods_in_all if ranks is not None else group.ledgers[scope.name].ledger.shape.size
         self._count(group, FINISHED, cause.trigger)
         entry = entry_of_sync(jobset.status, scope)
         seconds = None
@@ -123,11 +125,11 @@ class RestartTimer:
         if timing is not None:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
             self._observe("sync", accepted.at_s - complete_s)
-        who = f"all {size} pods{_of(scope)}" if ranks is None else f"{size} members{_of(scope)}"
-        message = f"{who} are at epoch {scope.synced} {took}"
+        message = f"{_who(ranks, size)}{_of(scope)} are at epoch {scope.synced} {took}"
         if ranks is not None:
+            unit = "Job" if ranks.pods else "slot"
             message += "".join(
-                f"; slot {slot} plays rank {rank}" for rank, slot in ranks.exchanged[:EXCHANGES_TOLD_MAX]
+                f"; {unit} {slot} plays rank {rank}" for rank, slot in ranks.exchanged[:EXCHANGES_TOLD_MAX]
             )
         found = entry or {}
         if timing is not None and timing.blamed and timing.blamed != _pod_of(cause) and cause.failure is not None:
@@ -137,6 +139,17 @@ class RestartTimer:
         if (slow := slow_ranks_of_entry(found)) is not None:
             message += f"; {slow}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
+
+
+def _who(ranks: Members | None, size: int) -> str:
+    """Say who is there."""
+    if ranks is None:
+        return f"all {size} pods"
+    return (
+        f"{ranks.size} {noun_of(ranks, 2)}"
+        if not ranks.pods
+        else f"{size} pods of {ranks.size} {noun_of(ranks, ranks.size)}"
+    )
 
 
 def _beginning(cause: Cause, due_since_s: float) -> float:

@@ -99,7 +99,9 @@ def _asked(port: str, target: str) -> tuple[int, dict[str, Any]]:
 
 
 @asynccontextmanager
-async def pod(folder: Path, worker: str | list[str], *options: str, depth: str = "process") -> AsyncIterator[Pod]:
+async def pod(
+    folder: Path, worker: str | list[str], *options: str, depth: str = "process", **env: str
+) -> AsyncIterator[Pod]:
     """Run both containers of slot 2."""
     views, port = Views(), str(free_ports(1)[0])
     lists: list[Step] = [jobset(scopes=group()), jobset(scopes=group(1, 1))]
@@ -109,6 +111,7 @@ async def pod(folder: Path, worker: str | list[str], *options: str, depth: str =
         "BARRIER_PORT": port,
         "RESTART_DEPTH": depth,
         "CLEAN_AFTER_FAILURES": "0",
+        **env,
     }
     async with (
         ScriptedServer(lists=lists, watches=[(views.follow,)] * 2, answer=Answers()) as server,
@@ -133,6 +136,23 @@ async def test_a_member_learns_the_rank_that_it_plays(tmp_path: Path) -> None:
         assert await one.announced(2) == ("2", "v1,epoch=2,ran=1")
         one.show(2, 1, Members(2, 2, ((0, 2),), seen=VERSION + 1))
         assert await one.guard.noted("epoch-2") == "0 2 train-w-0-2.train 0 0 2"
+
+
+async def test_a_pod_of_a_job_learns_its_rank_and_its_job_s(tmp_path: Path) -> None:
+    """Pod 2 of Job 5, which plays rank 1 of 2 Jobs with four Pods each; JOB_COMPLETION_INDEX stays."""
+    names = ("INPLACE_JOB_RANK", "INPLACE_JOBS")
+    notes = NOTES + f"note('job', ' '.join(os.environ[name] for name in {names}))\n"
+    async with pod(tmp_path, notes + RUN, MEMBERS="5/train-w-*-0.train") as one:
+        await one.announced(1)
+        one.show(1, 0, Members(1, 2, ((1, 5),), seen=VERSION, pods=4))
+        assert await one.guard.noted("epoch-1") == "6 8 train-w-0-0.train 2 6 8"
+        assert await one.guard.noted("job") == "1 2"
+        lifted = await one.logged("barrier_lifted")
+        assert (lifted["rank"], lifted["size"], lifted["job"]) == (6, 8, 1)
+        one.show(1, 1, None)
+        await one.announced(2)
+        one.show(2, 1, Members(2, 2, ((1, 4),), seen=VERSION + 1, pods=4))
+        assert (await one.announced(3))[0] == "3"  # its Job is a spare
 
 
 async def test_an_agent_that_starts_anew_remembers_what_this_pod_ran(tmp_path: Path) -> None:

@@ -63,11 +63,13 @@ def pod(
     )
 
 
-def spared(slots: int, setting: str, *, members: Members | None = None, epochs: tuple[int, int] = (0, 0)) -> KubeObject:
-    """Return a JobSet of so many Pods of which some are spares.
+def spared(
+    slots: int | tuple[int, int], setting: str, *, members: Members | None = None, epochs: tuple[int, int] = (0, 0)
+) -> KubeObject:
+    """Return a JobSet of so many Pods, or Jobs, of which some are spares.
 
     Args:
-        slots: how many Pods.
+        slots: how many Pods; or replicas, and the Pods of each Job.
         setting: the annotation `inplace.dev/members`.
         members: who runs in S; None before the first epoch.
         epochs: S and D.

@@ -16,11 +16,15 @@ from tests.model.configurations import kinds
 from tests.model.member_parts import KINDS, MembersConfig
 
 TWO_JOBS: Final = MembersConfig(1, frozenset(), sizes=Sizes(1, 1), slots=4, stale=1, pods=2)  # a member and a spare
+_THREE_JOBS: Final = replace(TWO_JOBS, sizes=Sizes(2, 2), slots=6)
 
 UNITS_QUICK: Final = (replace(TWO_JOBS, kinds=kinds("worker delete success")),)
 # The largest first, so that two processes finish at about the same time.
 UNITS_FULL: Final = (
+    replace(_THREE_JOBS, kinds=kinds("delete")),
     replace(TWO_JOBS, kinds=KINDS),
+    replace(_THREE_JOBS, kinds=kinds("worker delete"), silent=frozenset({4})),  # a Pod of the spare Job is pending
+    replace(_THREE_JOBS, kinds=kinds("worker")),
     replace(TWO_JOBS, kinds=kinds("worker delete grow"), sizes=Sizes(1, 2), is_patient=False),
     *UNITS_QUICK,
 )

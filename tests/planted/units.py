@@ -72,6 +72,7 @@ UNIT_BUGS: Final = (
         "units: a Job with a lost Pod is counted as arrived",
         _shown_by(1, "delete"),
         instead_of(MemberLedger._count_in_unit, _is_whole_with_one),
+        stories="members_units",
     ),
     checked(
         "units: a Pod of a Job that is no member starts",
@@ -97,6 +98,7 @@ UNIT_BUGS: Final = (
         "units: the barrier waits for a spare Job whose Pod is pending",
         _shown_by(1, "worker", silent=frozenset({2})),
         instead_of(MemberLedger._choose, _waits_for_parts),
+        stories="members_units",
     ),
     checked(
         "units: only the first Pod of a Job leaves a doubt",

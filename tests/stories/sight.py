@@ -9,6 +9,7 @@ from typing import Any, Final
 from inplace.common.jobset.restart_history import history_of
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import EVENTS, JOBS, NODES, PODS, KubeObject
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import read_members
 from tests.controller.crew import Crew
@@ -89,14 +90,21 @@ async def look(crew: Crew, names: Names) -> Sight:
     return sight | dict(sorted(names.events.items(), key=lambda item: item[1]))
 
 
+def _per_job(members: Members) -> str:
+    return f" with {members.pods} pods each" if members.pods else ""
+
+
 def _epochs(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for part in status.get(wire.SCOPED_EPOCHS) or (status,):
         synced, deprecated = wire.epochs_of_status(part)
         scope = f"{part['name']}: " if "name" in part else ""
         yield f"epochs {scope}".rstrip(": "), f"{scope}S={synced} D={deprecated}" if synced or deprecated else ""
         if (members := read_members(part.get(wire.MEMBERS_FIELD))) is not None:
-            exchanged = "".join(f", rank {rank} is slot {slot}" for rank, slot in members.exchanged)
-            shown = "nobody: the epoch is skipped" if members.skipped else f"{members.size}{exchanged}"
+            unit = "Job" if members.pods else "slot"
+            exchanged = "".join(f", rank {rank} is {unit} {slot}" for rank, slot in members.exchanged)
+            shown = (
+                "nobody: the epoch is skipped" if members.skipped else f"{members.size}{_per_job(members)}{exchanged}"
+            )
             yield f"members {scope}".rstrip(": "), f"{scope}members: {shown}"
         if (saving := part.get(wire.SAVING)) is not None:
             yield (

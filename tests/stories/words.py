@@ -20,6 +20,7 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NODES, PODS, WORKLOADS, KubeObject
 from inplace.common.kube.timestamps import precise_time
+from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from inplace.common.wire.last_line import last_line_text
@@ -503,8 +504,9 @@ class StoryWorld(Vocabulary):
 
     async def _start_workers(self, epoch: int, pods: tuple[str, ...]) -> None:
         members = await self._members()
-        for (_, index), pod in self._slots(pods):
-            if members is not None and index not in members:
+        for (job, index), pod in self._slots(pods):
+            unit = members.unit_of(int(job.rpartition("-")[2]), index) if members is not None else 0
+            if members is not None and (members.skipped or members.rank_of(unit) is None):
                 continue  # a spare
             self._ran[pod] = epoch
             with suppress(NotFound):  # the JobSet failed meanwhile
@@ -522,14 +524,14 @@ class StoryWorld(Vocabulary):
         templates = [job["template"].get("metadata") or {} for job in self._manifest["spec"]["replicatedJobs"]]
         return any(wire.MEMBERS in (one.get("annotations") or {}) for one in (self._manifest["metadata"], *templates))
 
-    async def _members(self) -> list[int] | None:
-        """Return the slots that play in the epoch which runs; None where all do."""
+    async def _members(self) -> Members | None:
+        """Return who plays in the epoch which runs; None where all do."""
         if not self._has_spares:
             return None
         scopes: list[KubeObject] = (await self._crew.status()).get(wire.SCOPED_EPOCHS) or [{}]
         (scope,) = scopes
         members = read_members(scope.get(wire.MEMBERS_FIELD))
-        return members.slots() if members is not None and not members.skipped else []
+        return members if members is not None else Members(0, 0)
 
     async def _began(self) -> str:
         created: str = (await self._crew.jobset())["metadata"]["creationTimestamp"]

@@ -26,6 +26,15 @@ def test_the_slot_is_the_pod_s_number() -> None:
     assert SETTINGS["MEMBERS"] == MEMBERS
 
 
+def test_a_pod_s_unit_may_be_its_job() -> None:
+    """The annotation has the Job's index before the host names of first Pods."""
+    config = AgentConfig.from_env(SPARES | {"MEMBERS": "3/train-w-*-0.train"})
+    assert (config.slot, config.index, config.hosts) == (3, 2, "train-w-*-0.train")
+    config = AgentConfig.from_env(SPARES | {"MEMBERS": "0/*"})
+    assert (config.slot, config.index, config.hosts) == (0, 2, "*")
+    assert AgentConfig.from_env(SPARES).index is None
+
+
 def test_a_slot_has_a_host_where_pods_have_names() -> None:
     """One "*" stands for its number."""
     assert host_of("train-w-0-*.train", 12) == "train-w-0-12.train"
@@ -42,6 +51,9 @@ def test_a_slot_has_a_host_where_pods_have_names() -> None:
         ({"LINK_FILE": "/l", "GUARDS_AWAITED": "1"}, "GUARDS_AWAITED: expected none beside MEMBERS"),
         ({"MEMBERS": "max=8"}, "MEMBERS: expected host names with one '*' for a Pod's number, or '*'"),
         ({"MEMBERS": "a-*-*"}, "saw 'a-*-*'"),
+        ({"MEMBERS": "/a-*"}, "behind 'INDEX/' where whole Jobs play ranks (annotation of the Pod), saw '/a-*'"),
+        ({"MEMBERS": "5500/a-*"}, "saw '5500/a-*'"),
+        ({"MEMBERS": "1/2/a-*"}, "saw '1/2/a-*'"),
         ({"MEMBERS": "A-*"}, "saw 'A-*'"),
         ({"MEMBERS": "a" * HOSTS_CHARACTERS_MAX + "*"}, "MEMBERS: expected"),
     ],

@@ -50,6 +50,50 @@ def test_only_variables_of_the_manifest_are_replaced(env: dict[str, str], learne
     assert rank_variables(MEMBER, env) == OWN | learned
 
 
+OF_A_JOB = PlayedRank(13, 24, "train-w-7-0.train", 3, 6)  # the second of four Pods
+
+
+@pytest.mark.parametrize(
+    ("env", "learned"),
+    [
+        ({"JOB_COMPLETION_INDEX": "1", "PODS_PER_JOB": "4"}, {}),  # they are right within the Job
+        ({"JOB_INDEX": "7", "JOB_GLOBAL_INDEX": "9"}, {"JOB_INDEX": "3", "JOB_GLOBAL_INDEX": "3"}),
+        (
+            {
+                "MEGASCALE_SLICE_ID": "7",
+                "MEGASCALE_NUM_SLICES": "8",
+                "MEGASCALE_COORDINATOR_ADDRESS": "train-w-0-0.train:8080",
+                "TPU_WORKER_ID": "1",
+            },
+            {
+                "MEGASCALE_SLICE_ID": "3",
+                "MEGASCALE_NUM_SLICES": "6",
+                "MEGASCALE_COORDINATOR_ADDRESS": "train-w-7-0.train:8080",
+            },
+        ),
+        ({"NODE_RANK": "29", "NNODES": "32"}, {"NODE_RANK": "13", "NNODES": "24"}),
+        ({"RANK": "29", "WORLD_SIZE": "32", "PODS_PER_JOB": "4"}, {"RANK": "13", "WORLD_SIZE": "24"}),
+        ({"WORLD_SIZE": "256", "NNODES": "32"}, {"WORLD_SIZE": "192", "NNODES": "24"}),
+    ],
+)
+def test_where_jobs_play_ranks_the_job_s_is_replaced(env: dict[str, str], learned: dict[str, str]) -> None:
+    """A Pod keeps its number in its Job; its rank among all Pods, and its Job's among the Jobs, are those played."""
+    own = {
+        "INPLACE_RANK": "13",
+        "INPLACE_SIZE": "24",
+        "INPLACE_COORDINATOR": "train-w-7-0.train",
+        "INPLACE_JOB_RANK": "3",
+        "INPLACE_JOBS": "6",
+    }
+    assert rank_variables(OF_A_JOB, env) == own | learned
+
+
+def test_a_slice_is_one_only_where_jobs_play_ranks() -> None:
+    """A Job whose Pods stand in for each other is one slice, whoever plays which rank."""
+    env = {"MEGASCALE_SLICE_ID": "0", "MEGASCALE_NUM_SLICES": "1", "JOB_INDEX": "0"}
+    assert rank_variables(MEMBER, env) == OWN
+
+
 def test_without_host_names_no_host_is_replaced() -> None:
     """The manifest has another way to find rank 0."""
     env = {"MASTER_ADDR": "10.0.0.1", "RANK": "9"}

@@ -89,10 +89,12 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
     ],
 )
 def test_members_are_told(setting: str, words: str) -> None:
-    """How many Pods train, how many are spares, and what follows where members are missing."""
-    manifest = jobset(jobs=[replicated_job(pods=10)], restarts_max=100)
-    manifest["metadata"]["annotations"] = {wire.MEMBERS: setting}
-    assert f"{words} ({wire.MEMBERS})." in policy_sentences(manifest)
+    """How many Pods train, or Jobs, how many are spares, and what follows where members are missing."""
+    for replicas, pods, noun in ((1, 10, "Pods"), (10, 4, "Jobs of 4 Pods")):
+        manifest = jobset(jobs=[replicated_job(replicas=replicas, pods=pods)], restarts_max=100)
+        manifest["metadata"]["annotations"] = {wire.MEMBERS: setting}
+        told = words.replace("Pods", noun)
+        assert f"{told} ({wire.MEMBERS})." in policy_sentences(manifest)
 
 
 def test_a_mistake_in_members_is_told_once() -> None:
@@ -107,6 +109,14 @@ def test_a_mistake_in_members_is_told_once() -> None:
         manifest["metadata"]["annotations"] = {wire.MEMBERS: setting}
         manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["completionMode"] = mode
         assert (needed, found) in [(one.needed, one.found) for one in check_jobset(manifest)]
+    for replicas, pods, needed, found in (
+        (10, 2, "max <= 10, the Jobs of w", "max 11"),
+        (12, 500, "at most 5,500 pods", "6,000"),
+        (0, 10, "a Job at least", "replicas 0"),
+    ):
+        several = jobset(jobs=[replicated_job("w", replicas=replicas, pods=pods)])
+        several["metadata"]["annotations"] = {wire.MEMBERS: "max=11"}
+        assert (needed, found) in [(one.needed, one.found) for one in check_jobset(several)]
     manifest["spec"]["replicatedJobs"].append(replicated_job("v"))
     assert len([one for one in check_jobset(manifest) if one.found == "w, v"]) == 1
 

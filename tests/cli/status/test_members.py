@@ -139,7 +139,7 @@ def test_a_status_alone() -> None:
 def test_numbers_for_programs() -> None:
     """Members, spares, and which slot plays another rank than its own."""
     data = status_data(group(*at(7, 0, 2, 3), *at(8, 4)))
-    members = {"max": 3, "min": 1, "spares": 1, "sparesExpected": 2, "slotOfRank": {"1": 3}}
+    members = {"max": 3, "min": 1, "spares": 1, "sparesExpected": 2, "slotOfRank": {"1": 3}, "podsPerJob": None}
     assert data["scopes"][0]["members"] == members
     assert data["scopes"][0]["podsByEpoch"] == {"7": 3}
 

@@ -37,7 +37,11 @@ epochs = st.integers(0, INT32_MAX)
 codes = st.integers(0, 255)
 hosts = st.text("abc-.0", max_size=253).filter(lambda host: host != "-")
 steps = st.integers(0, STEP_MAX)
-played = st.builds(PlayedRank, st.integers(0, 4998), st.integers(4999, 5000), hosts)
+of_pods = st.builds(PlayedRank, st.integers(0, 5498), st.integers(5499, 5500), hosts)
+of_jobs = st.builds(
+    PlayedRank, st.integers(0, 5498), st.integers(5499, 5500), hosts, st.integers(0, 5498), st.just(5499)
+)
+played = of_pods | of_jobs
 messages = st.one_of(
     st.just(Leaving()),
     *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
@@ -77,6 +81,8 @@ def test_messages_come_through_whole(said: list[Message], data: st.DataObject) -
         b"lifted 0 4\n",
         b"lifted 3 0 4 - x\n",
         b"lifted 3 0 4 - 5 6\n",
+        b"lifted 3 0 4 - 2 2\n",
+        b"lifted 3 0 4 - 0 1 2 3\n",
         b"lifted  3\n",
         b"lifted 03\n",
         b"lifted +3\n",
@@ -91,7 +97,7 @@ def test_messages_come_through_whole(said: list[Message], data: st.DataObject) -
         b"\x00" * 400,
         b"lifted 3 4 4 -\n",
         b"lifted 0 0 4 -\n",
-        b"lifted 3 0 5001 -\n",
+        b"lifted 3 0 5501 -\n",
         b"lifted 3 0 4 \n",
         b"lifted 3 0 4 a_b\n",
         b"lifted 3 0 4 " + b"a" * 254 + b"\n",

@@ -3,6 +3,9 @@
 import hashlib
 from typing import Any
 
+import pytest
+
+from inplace.common.jobset.scopes import first_scopes
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
@@ -44,6 +47,27 @@ def test_members_on_the_pods_of_a_manifest_mean_nothing() -> None:
     manifest = changed(jobset(restarts_max=3), metadata, {"annotations": {wire.MEMBERS: "max=8"}})
     assert wire.MEMBERS not in job(manifest)["spec"]["template"]["metadata"]["annotations"]
     assert [problem for problem in bad_members(parsed(manifest)) if "saw it on the pods" in problem]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "dns", "hosts"),
+    [
+        (1, True, "train-workers-0-*.train"),
+        (1, False, "*"),
+        (3, True, "2/train-workers-*-0.train"),
+        (3, False, "2/*"),
+    ],
+)
+def test_pods_of_a_group_with_spares_know_all_host_names(replicas: int, dns: bool, hosts: str) -> None:
+    """Where whole Jobs play ranks these are the names of first Pods, behind the Job's own index."""
+    manifest = jobset(jobs=[replicated_job(replicas=replicas)], network={"enableDNSHostnames": dns})
+    manifest["metadata"]["annotations"] = {wire.MEMBERS: "1"}
+    manifest["status"] = {
+        wire.RESTART_SCOPE_FIELD: "ReplicatedJob",
+        wire.SCOPED_EPOCHS: first_scopes(["workers"], ["workers"]),
+    }
+    built = job(manifest, index=replicas - 1)
+    assert built["spec"]["template"]["metadata"]["annotations"][wire.MEMBERS] == hosts
 
 
 def test_labels_and_annotations_are_upstreams() -> None:
