@@ -248,7 +248,8 @@ def _most(jobset: KubeObject, member: Member) -> int:
     """Return how many Pods of a replicatedJob train at most; 0 for all."""
     template = (member.template.get("metadata") or {}).get("annotations") or {}
     annotations = template if wire.MEMBERS in template else jobset["metadata"].get("annotations") or {}
-    return int(MEMBERS.read_or_default(annotations).get("max", 0))
+    each = member.job_spec.get("parallelism", 1) if member.raw.get("replicas", 1) > 1 else 1  # or the units are Pods
+    return int(MEMBERS.read_or_default(annotations).get("max", 0)) * int(each)
 
 
 def _worker(member: Member) -> Container:

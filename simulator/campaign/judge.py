@@ -20,7 +20,7 @@ from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.member_rules import MemberRules
 from inplace.simulator.campaign.process import current_process
-from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
+from inplace.simulator.campaign.slots import Slot, place_of, slot_of, slots_of
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 from inplace.simulator.cluster.timeline import own_status
@@ -93,7 +93,7 @@ class History:
 
     def note_cause(self, slot: Slot | None, members: Members | None, count: int = 1) -> None:
         """Count events of a slot that may end an epoch; one of a spare ends none, while the members run."""
-        is_spare = members is not None and slot is not None and members.rank_of(int(slot[1] or -1)) is None
+        is_spare = members is not None and slot is not None and place_of(members, slot) is None
         if is_spare and slot is not None and self.synced > self.deprecated:
             self.idle[slot] += count
         else:

@@ -19,7 +19,7 @@ from inplace.common.protocol.link import PlayedRank
 from inplace.common.protocol.members import Members, Sizes
 from inplace.common.wire import names as wire
 from inplace.common.wire.members import read_members
-from inplace.simulator.campaign.slots import Slot
+from inplace.simulator.campaign.slots import Slot, place_of
 from inplace.simulator.cluster.timeline import own_status
 
 M1 = "M1 an epoch began without a list of its members, or with one that its JobSet does not allow"
@@ -84,8 +84,10 @@ class MemberRules:
     def slots(self, jobset: KubeObject, members: Members) -> list[Slot]:
         """Return the slots that a list names."""
         (replicated,) = jobset["spec"]["replicatedJobs"]
-        name = f"{jobset['metadata']['name']}-{replicated['name']}-0"
-        return [(name, str(slot)) for slot in members.slots()]
+        name, units = f"{jobset['metadata']['name']}-{replicated['name']}", members.slots()
+        if members.pods:
+            return [(f"{name}-{unit}", str(index)) for unit in units for index in range(members.pods)]
+        return [(f"{name}-0", str(unit)) for unit in units]
 
     def note_node(self, node: KubeObject) -> None:
         """Note that Pods may have to leave a node."""
@@ -133,10 +135,10 @@ class MemberRules:
         if not group.has_list:
             return
         members = group.lists.get(epoch)
-        rank = members.rank_of(int(slot[1])) if members is not None else None
+        rank = place_of(members, slot) if members is not None else None
         if members is None or rank is None:
             self._breaks(M2, f"{pod} starts in epoch {epoch}, whose list is {members}")
-        elif played is None or (played.rank, played.size) != (rank, members.size):
+        elif played is None or (played.rank, played.size) != (rank, members.pods_in_all):
             self._breaks(M2, f"{pod} starts in epoch {epoch} as {played}, whose list is {members}")
 
     def _judge_list(self, group: _Group, synced: int, members: Members | None, text: object) -> None:
@@ -149,21 +151,24 @@ class MemberRules:
 
 
 def policy_of(jobset: KubeObject) -> MemberPolicy:
-    """Return how many members a JobSet should have; all where its numbers do not fit its Pods."""
-    slots, given = _slots(jobset), _given(jobset)
-    most = given.get("max", slots)
+    """Return how many members a JobSet should have; all where its numbers do not fit its Pods, or its Jobs."""
+    units, given = _units(jobset), _given(jobset)
+    most = given.get("max", units)
     sizes = Sizes(given.get("min", most), most, given.get("step", 1))
-    return MemberPolicy(sizes if fits(jobset) else Sizes(slots, slots), given.get("wait", WAIT_S))
+    return MemberPolicy(sizes if fits(jobset) else Sizes(units, units), given.get("wait", WAIT_S))
 
 
 def fits(jobset: KubeObject) -> bool:
-    """Say whether a JobSet has a slot for each of as many members as it asks for."""
-    slots = _slots(jobset)
-    return int(_given(jobset).get("max", slots)) <= slots
+    """Say whether a JobSet has a unit for each of as many members as it asks for."""
+    units = _units(jobset)
+    return int(_given(jobset).get("max", units)) <= units
 
 
-def _slots(jobset: KubeObject) -> int:
-    return int(jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"])
+def _units(jobset: KubeObject) -> int:
+    """Return how many Jobs there are, or of one Job the Pods."""
+    job = jobset["spec"]["replicatedJobs"][0]
+    replicas = int(job.get("replicas", 1))
+    return replicas if replicas > 1 else int(job["template"]["spec"]["parallelism"])
 
 
 def _given(jobset: KubeObject) -> dict[str, Any]:

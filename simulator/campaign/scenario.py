@@ -163,13 +163,20 @@ def draw_scenario(rng: Random) -> Scenario:
 
 
 def with_members(scenario: Scenario, rng: Random) -> Scenario:
-    """Return a scenario of the same size with spares: one Job, whose workers have guards that tell them their ranks."""
+    """Return a scenario of the same size with spares, whose workers have guards that tell them their ranks.
+
+    Its units are the Pods of one Job; where the scenario has several Jobs, half of the time these are.
+    """
     slots = max(2, scenario.pods)
     most = rng.choice((slots, max(1, slots - 1), rng.randint(1, slots)))
     least = rng.choice((most, 1, rng.randint(1, most), rng.randint(1, most)))
     step = rng.choice([step for step in range(1, most + 1) if (most - least) % step == 0])
     policy = MemberPolicy(Sizes(least, most, step), rng.choice(WAITS_S))
     mode = scenario.mode if scenario.mode.is_guarded else rng.choice((Mode.CONTAINERS, Mode.SUPERVISOR))
+    if scenario.jobs > 1 and rng.random() < 0.5:  # drawn last: other seeds stay as they are
+        most = rng.choice((scenario.jobs, scenario.jobs - 1, rng.randint(1, scenario.jobs)))
+        sizes = Sizes(rng.choice((most, 1, rng.randint(1, most))), most)
+        return replace(scenario, mode=mode, members=MemberPolicy(sizes, policy.wait_s))
     return replace(scenario, jobs=1, pods_per_job=slots, mode=mode, members=policy)
 
 

@@ -10,6 +10,8 @@ Judge a group with spares once faults have stopped: what the loss of a spare and
 
 from __future__ import annotations
 
+from collections import Counter
+
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
@@ -19,7 +21,7 @@ from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of
 from inplace.simulator.campaign.member_rules import fits, policy_of
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.scenario import NAMESPACE
-from inplace.simulator.campaign.slots import Slot, slot_of, slots_of
+from inplace.simulator.campaign.slots import Slot, place_of, slot_of, slots_of, unit_of
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.job_indexes import expand
 
@@ -87,7 +89,7 @@ def is_full(world: World) -> bool:
     slots, pods = available(world), active(world)
     ready = {slot_of(pod) for pod in pods if _has_announced(world, pod, members.epoch + 1) or _plays(members, pod)}
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    is_largest = members.size == policy_of(world.jobset).sizes.fit(len(slots))
+    is_largest = members.size == policy_of(world.jobset).sizes.fit(_units(members, slots))
     return is_largest and ready == slots and len(live) == len(pods) == len(slots)
 
 
@@ -100,6 +102,12 @@ def available(world: World) -> set[Slot]:
         for index in expand((job.get("status") or {}).get("completedIndexes") or "")
     }
     return set(slots_of(world.jobset)) - done
+
+
+def _units(members: Members, slots: set[Slot]) -> int:
+    """Return how many units have all of their slots among these."""
+    counts = Counter(unit_of(members, slot) for slot in slots)
+    return sum(count == (members.pods or 1) for count in counts.values())
 
 
 def active(world: World) -> list[KubeObject]:
@@ -158,7 +166,7 @@ async def _lose_member(world: World) -> None:
     before = members_of(world)
     assert before is not None
     policy = policy_of(world.jobset)
-    size = min(before.size, policy.sizes.fit(len(available(world)) - 1))
+    size = min(before.size, policy.sizes.fit(_units(before, available(world)) - 1))
     victim = next(pod for pod in active(world) if _plays(before, pod))
     has_room = size > 0
     if has_room:
@@ -176,7 +184,7 @@ async def _lose_member(world: World) -> None:
     assert after is not None
     history = world.judge.histories[world.jobset["metadata"]["uid"]]
     started = {epoch for _, epoch in history.started if epoch > before.epoch}
-    slot = int(slot_of(victim)[1])
+    slot = unit_of(before, slot_of(victim))
     if has_room and (after.size != size or after.rank_of(slot) is not None or started != {after.epoch}):
         raise ViolationError(M6, f"slot {slot} was lost: {before} became {after}, of {size}, epochs {sorted(started)}")
     if has_room and size == before.size:
@@ -199,7 +207,7 @@ async def _delete(world: World, pod: KubeObject) -> None:
 
 
 def _plays(members: Members, pod: KubeObject) -> bool:
-    return members.rank_of(int(slot_of(pod)[1] or -1)) is not None
+    return place_of(members, slot_of(pod)) is not None
 
 
 def _has_announced(world: World, pod: KubeObject, epoch: int) -> bool:

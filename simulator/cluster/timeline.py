@@ -132,7 +132,7 @@ class Timeline:
         self._workers = workers
         self._members = members
         self._ranks: Members | None = None  # of the epoch that runs; None where all Pods train
-        self._slots: dict[str, int] = {}  # uid -> completion index
+        self._slots: dict[str, tuple[int, int]] = {}  # uid -> index of the Job, completion index; -1 where unknown
         self._pods_min = pods
         self._counted_as_step: tuple[Kind, ...] = (Kind.FIRST_STEP,)
         self._working: set[str] = set()  # uids whose worker was started since the sync
@@ -179,13 +179,13 @@ class Timeline:
         """Return the uids of the Pods that train: all, or the members where there are spares."""
         if self._ranks is None:
             return self._pods.keys()
-        slots = set(self._ranks.slots())
-        return {uid for uid in self._pods if self._slots[uid] in slots}
+        ranks, units = self._ranks, set(self._ranks.slots())
+        return {uid for uid in self._pods if ranks.unit_of(*self._slots[uid]) in units}
 
     def _is_spare(self, uid: str) -> bool:
         """Say whether what becomes of a Pod concerns nobody: its epoch runs without it."""
         runs = self._ranks is not None and self._synced > self._deprecated
-        return runs and self._ranks is not None and self._ranks.rank_of(self._slots.get(uid, -1)) is None
+        return runs and self._ranks is not None and self._ranks.place_of(*self._slots.get(uid, (-1, -1))) is None
 
     def _begin(self, victim: str) -> GroupRestart:
         restart = GroupRestart(len(self.restarts), self._clock.monotonic_s(), victim)
@@ -223,7 +223,7 @@ class Timeline:
         self._stepped.add(event.uid)
         line = event.detail.strip() if event.kind is Kind.FIRST_STEP else PRINTS_NO_STEP
         restart.first_line = restart.first_line or line
-        size = len(self._pods) if self._ranks is None else self._ranks.size
+        size = len(self._pods) if self._ranks is None else self._ranks.pods_in_all
         is_enough = len(self._stepped) >= size >= self._pods_min  # lengths first: N steps
         if is_enough and self._stepped >= self._training():
             restart.stepped_s = event.time_s
@@ -277,7 +277,8 @@ class Timeline:
             index = (meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, "")
             self.pods_recreated += (owners, index) in self._places
             self._places.add((owners, index))
-            self._slots[uid] = int(index) if index.isdigit() else -1
+            job = (meta.get("labels") or {}).get(wire.JOB_INDEX, "")
+            self._slots[uid] = (int(job) if job.isdigit() else -1, int(index) if index.isdigit() else -1)
         self._take_announcement(uid, meta.get("annotations") or {})
         self._take_failure(meta.get("annotations") or {})
         self._take_worker(uid, pod)
