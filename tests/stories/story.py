@@ -17,6 +17,7 @@ from tests.transcript import Block, joined, parse
 FOLDER: Final = Path(__file__).parent
 SERVED: Final = (
     "members",
+    "members_units",
     *("elastic", "failure_policy", "left_jobs", "lives", "requests", "restarts"),
     *("scopes", "startup", "success_policy", "suspend", "marked_nodes", "bad_nodes", "disruptions"),
 )
