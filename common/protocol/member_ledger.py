@@ -220,7 +220,8 @@ class MemberLedger(Ledger):
         if not leaving or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
         moving = leaving & self._playing
-        if any(self._is_ending(slot) for unit in moving for slot in self.shape.slots_of(unit)) and not saves():
+        slots = (self._occupants.get(slot, {}) for unit in moving for slot in self.shape.slots_of(unit))
+        if any(one.pod.life is PodLife.LEAVING for pods in slots for one in pods.values()) and not saves():
             return 0
         return min(len(moving), self.spares(avoided))
 
@@ -310,10 +311,10 @@ class MemberLedger(Ledger):
             for record in self._occupants.get(slot, {}).values()
         )
 
-    def _is_ending(self, slot: Slot) -> bool:
-        """Say whether a Pod of a slot is about to end."""
-        pods = self._occupants.get(slot, {}).values()
-        return any(record.pod.life is PodLife.LEAVING for record in pods)
+    @property
+    def _pods_of_s(self) -> int:
+        """Return how many Pods each Job had in S; 0 where Pods are the units, or nobody knows."""
+        return self.members.pods if self.members is not None else 0
 
     def _weigh_all(self) -> None:
         """Judge every slot; O(slots)."""
@@ -324,12 +325,12 @@ class MemberLedger(Ledger):
         for units in (self._arrived, self._spares, self._coming, self._here, self._there):
             units.clear()
         for unit in self._playing.union(self.shape.units()):
-            for slot in self.shape.slots_of(unit):
+            for slot in self.shape.slots_of(unit, self._pods_of_s):
                 self._weigh(slot)
 
     def _weigh(self, slot: Slot) -> None:
         """Judge one slot; O(its Pods). A slot of no unit, of a Pod in nobody's place, is none."""
-        if not self.shape.has_unit(slot):
+        if not self.shape.has_unit(slot, self._pods_of_s):
             return
         pods, was_present = self._occupants.get(slot, {}), slot in self._present
         was_there = was_present or slot in self._blocking
@@ -361,9 +362,8 @@ class MemberLedger(Ledger):
 
     def _is_lost(self, slot: Slot) -> bool:
         """Say whether a member's Pod is gone; a slot that S did not know yet, as its Job grew since, lost none."""
-        is_new = self.members is not None and 0 < self.members.pods <= slot.completion_index
-        pods = self._occupants.get(slot, {})
-        return not (is_new or slot in self._done or any(one.epoch or one.pod.epoch for one in pods.values()))
+        is_new, pods = 0 < self._pods_of_s <= slot.completion_index, self._occupants.get(slot, {}).values()
+        return not (is_new or slot in self._done or any(one.epoch or one.pod.epoch for one in pods))
 
     def _note_gone(self, record: Record) -> None:
         """Note what a Pod had announced of which nobody knows what still runs."""

@@ -78,14 +78,14 @@ class Shape:
         """Return the number of a slot's unit."""
         return slot.job_index if self.pods else slot.completion_index
 
-    def has_unit(self, slot: Slot) -> bool:
-        """Say whether a slot is one of a unit, also of one that is not expected."""
-        is_inside = slot.completion_index < self.pods if self.pods else slot.job_index == 0
+    def has_unit(self, slot: Slot, pods: int = 0) -> bool:
+        """Say whether a slot is one of a unit, also of one that is not expected; `pods` as in `slots_of`."""
+        is_inside = slot.completion_index < max(self.pods, pods) if self.pods else slot.job_index == 0
         return is_inside and slot.replicated_job in self.replicated_jobs
 
-    def slots_of(self, unit: int) -> Iterator[Slot]:
-        """Yield the slots of a unit, also of one that is not expected."""
+    def slots_of(self, unit: int, pods: int = 0) -> Iterator[Slot]:
+        """Yield the slots of a unit, also of one that is not expected; where a Job had more Pods, also those."""
         name = next(iter(self.replicated_jobs), "")
         if self.pods:
-            return (Slot(name, unit, index) for index in range(self.pods))
+            return (Slot(name, unit, index) for index in range(max(self.pods, pods)))
         return iter((Slot(name, 0, unit),))

@@ -204,6 +204,24 @@ def test_large_jobs_cost_little() -> None:
     assert (ledger.gathered(), ledger.expected) == (4500, 4500)
 
 
+def test_a_job_that_shrinks_still_doubts_the_worker_that_nobody_saw_end() -> None:
+    """A Pod of it was deleted by force, and its slot is not expected any more: no barrier lifts beside its worker."""
+    ledger = MemberLedger(Shape({JOB: (2, 2)}), sizes=Sizes(1, 1))
+    slots = [Slot(JOB, job, index) for job in range(2) for index in range(2)]
+    for version, slot in enumerate(slots, 1):
+        ledger.observe(PodView(str(slot), slot, 1, version=version))
+    ledger.learn(1, 0, Members(1, 1, seen=4, pods=2))
+    ledger.vanish(str(slots[1]))
+    ledger.learn(1, 1, Members(1, 1, seen=4, pods=2))
+    ledger.reshape(Shape({JOB: (2, 1)}))
+    ledger.vanish(str(slots[3]))  # of the spare Job
+    for version, slot in enumerate((slots[0], slots[2]), 5):
+        ledger.observe(PodView(str(slot), slot, 2, version=version))
+    assert (ledger.decide(restarts_max=9).synced, ledger.doubted) == (1, frozenset({slots[1]}))
+    ledger.trust(slots[1])
+    assert ledger.decide(restarts_max=9).members == Members(2, 1, seen=6, pods=1)
+
+
 def test_a_job_that_grows_lost_nobody() -> None:
     """Its new slots are empty until Pods come; the first one that announces ends the epoch, as without spares."""
     ledger = MemberLedger(Shape({JOB: (2, 1)}), sizes=Sizes(1, 1))
