@@ -53,6 +53,11 @@ HOW_TO_GET_A_COMPILER: Final = "expected gcc on PATH, found none: apt-get instal
 TRAIN: Final = "train"
 FOR_SCRIPTS: Final = (
     "__init__.py",
+    "integrations/__init__.py",
+    "integrations/accelerate.py",
+    "integrations/checkpoints.py",
+    "integrations/lightning.py",
+    "integrations/transformers.py",
     "last_words.py",
     "line_file.py",
     "rank_file.py",

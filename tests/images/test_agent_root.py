@@ -122,7 +122,9 @@ def test_the_root_has_programs_byte_code_and_papers(root: Path) -> None:
 def test_a_training_script_says_its_steps(root: Path, tmp_path: Path) -> None:
     """With /inplace/train in its PYTHONPATH, and nothing installed; the sources are for any Python."""
     env = {"PYTHONPATH": str(root / agent_root.TRAIN), "INPLACE_PROGRESS_DIR": str(tmp_path), "RANK": "5"}
-    script = "import inplace; inplace.progress(3); inplace.ready; inplace.save_requested"
+    script = (
+        "import inplace, inplace.integrations.checkpoints; inplace.progress(3); inplace.ready; inplace.save_requested"
+    )
     done = subprocess.run([sys.executable, "-S", "-c", script], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "rank-5").read_text().startswith("v1 - 3 ")
