@@ -25,6 +25,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
 export PYTHONDONTWRITEBYTECODE :=
 # Users' frameworks, each with a lock of its own; `make test-frameworks FRAMEWORKS=jax` takes one.
 FRAMEWORKS ?= jax torch
+ALSO_WITH_torch := tests/frameworks/test_trainers.py
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http soak-types
@@ -97,7 +98,7 @@ first-cluster: node  ## follow docs/first-cluster.md from an empty folder to an 
 
 test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the demo and under random kills; FRAMEWORKS names them
 	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)
-	$(BIN)/python -m pytest -q $(patsubst %,tests/frameworks/test_%.py,$(FRAMEWORKS)) $(SELECT)
+	$(BIN)/python -m pytest -q $(foreach name,$(FRAMEWORKS),tests/frameworks/test_$(name).py $(ALSO_WITH_$(name))) $(SELECT)
 
 docs: $(STAMP)  ## build the pages of docs/ as a site in build/site, and look at it in Chromium; a broken link or a wide table is an error
 	$(BIN)/mkdocs build -q
