@@ -42,6 +42,9 @@ class Saves:
         memory_every: steps between two copies in this Pod's memory; 0 is never.
         kept: how many of the newest checkpoints stay in the folder.
         busy_up_to_s: the longest save, in seconds; a longer one counts as a hang.
+
+    Raises:
+        ValueError: the accelerator is set up in a way that this does not work with.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Saves:
             raise ValueError(
                 f"memory_every: expected plain data parallel, saw {seen}: a Pod would hold a part of the state"
             )
+        if accelerator.project_configuration.automatic_checkpoint_naming:
+            raise ValueError("automatic_checkpoint_naming: expected False, saw True: the names must have the step")
         self._accelerator, self._every, self._kept, self._busy_up_to_s = accelerator, every, kept, busy_up_to_s
         self._checkpoints = Checkpoints(folder, find, memory_every)
 

@@ -40,12 +40,17 @@ class Checkpoints:
     Args:
         shared: the folder that all Pods read.
         find: returns the path of each complete checkpoint in a folder, by step.
-        memory_every: a copy in memory each so many steps; 0 or a Pod without `keep` is never.
+        memory_every: a copy in memory each so many steps; 0 is never, as is a Pod without `keep` for the whole group.
+
+    Raises:
+        ValueError: `shared` is an address and no folder.
     """
 
     def __init__(
         self, shared: str | os.PathLike[str], find: Callable[[Path], Mapping[int, Path]], memory_every: int = 0
     ) -> None:
+        if "://" in str(shared):
+            raise ValueError(f"expected a folder of a file system that is mounted in every Pod, saw {shared}")
         keep = inplace.keep_dir()
         self.shared = Path(shared)
         self.memory = Path(keep, "checkpoints") if keep else None
@@ -81,13 +86,16 @@ class Checkpoints:
         Raises:
             RanksDiffer: they do not.
         """
-        highest, negated, asks = largest([step, -step, "INPLACE_SAVE_FILE" in os.environ], device)
+        own = [step, -step, "INPLACE_SAVE_FILE" in os.environ, self.memory is None]
+        highest, negated, asks, lacks_memory = largest(own, device)
         if highest != -negated:
             raise RanksDiffer(
                 f"expected all ranks to go on from one step, saw steps {-negated} to {highest} (is {self.shared} one "
                 "folder for all Pods?); this run ends, and the group tries again"
             )
         self._is_asked = bool(asks)
+        if lacks_memory:  # of any rank: the questions of a step are the same for all
+            self._every = 0
 
     def is_due(self, step: int) -> bool:
         """Say whether this step is copied to memory."""

@@ -13,7 +13,7 @@ checkpoint has. This is for plain data parallel training; with FSDP or DeepSpeed
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from transformers import TrainerCallback
 
 import inplace
 from inplace.integrations.checkpoints import Checkpoints, bytes_of
+
+_END = b"\n}\n"
 
 
 class InPlaceCallback(TrainerCallback):  # type: ignore[misc]
@@ -42,6 +44,8 @@ class InPlaceCallback(TrainerCallback):  # type: ignore[misc]
         """Check that all ranks begin at one step."""
         if self._memory_every and (args.fsdp or args.deepspeed):
             raise ValueError("memory_every: expected no FSDP and no DeepSpeed: a Pod would hold a part of the state")
+        if args.save_only_model:
+            raise ValueError("save_only_model: expected False, saw True: no run could go on from such a checkpoint")
         self._saves = Checkpoints(args.output_dir, find, self._memory_every)
         self._saves.begin(state.global_step, args.device)
 
@@ -61,7 +65,7 @@ class InPlaceCallback(TrainerCallback):  # type: ignore[misc]
         )
         if self._is_asked:
             control.should_save = True
-        elif fits and not control.should_save and not (control.should_evaluate and args.save_strategy == "best"):
+        elif fits and not (control.should_save or (control.should_evaluate and _wants_the_best(args))):
             # These are what decides where Trainer writes, and who does; `on_save` or the next step puts them back.
             memory = {"output_dir": str(self._saves.memory), "save_on_each_node": True, "push_to_hub": False}
             self._own = {name: getattr(args, name) for name in (*memory, "save_total_limit")}
@@ -119,11 +123,23 @@ def resume_from(args: Any) -> str | None:
 def find(folder: Path) -> Mapping[int, Path]:
     """Return the complete checkpoints: Trainer writes trainer_state.json last."""
     found = {}
-    for state in folder.glob("checkpoint-*/trainer_state.json"):
-        try:
-            step = json.loads(state.read_bytes())["global_step"]
-        except (OSError, ValueError, KeyError, TypeError):  # it is being written, or set aside
-            continue
-        if state.parent.name == f"checkpoint-{step}":
-            found[step] = state.parent
+    for path in folder.glob("checkpoint-*"):
+        number = path.name.removeprefix("checkpoint-")
+        if number.isdigit() and _is_whole(path / "trainer_state.json"):
+            found[int(number)] = path
     return found
+
+
+def _is_whole(state: Path) -> bool:
+    """Say whether a file of indented JSON has its last line; it may be long, so nothing else is read."""
+    try:
+        with state.open("rb") as file:
+            file.seek(-len(_END), os.SEEK_END)
+            return file.read() == _END
+    except OSError:  # there is none yet, it is shorter, or another rank sets it aside
+        return False
+
+
+def _wants_the_best(args: Any) -> bool:
+    """Say whether Trainer remembers where the best checkpoint is, which must not be memory."""
+    return bool(args.load_best_model_at_end) or args.save_strategy == "best"

@@ -148,6 +148,16 @@ def test_a_save_that_was_asked_for_ends_the_run(
     assert ended.value.code == SAVED
 
 
+def test_a_pod_without_memory_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `keep` in any Pod no step is copied, and an address is refused before training."""
+    monkeypatch.delenv("INPLACE_KEEP_DIR", raising=False)
+    own = Checkpoints("/nowhere", find, memory_every=5)
+    own.begin(0, None)
+    assert not own.is_due(5)
+    with pytest.raises(ValueError, match="mounted in every Pod, saw s3://bucket/run"):
+        Checkpoints("s3://bucket/run", find)
+
+
 def test_bytes_of_a_state_are_those_of_its_tensors() -> None:
     """Whatever nest it is."""
     tensor = memoryview(b"12345678")
