@@ -30,6 +30,10 @@ class CheckpointMissing(Exception):
     """Raised where a rank has no checkpoint of the step from which all go on."""
 
 
+class FolderRefuses(Exception):
+    """Raised before the first step where the shared folder takes no file."""
+
+
 class RanksDiffer(Exception):
     """Raised where the ranks of one run would begin at different steps."""
 
@@ -81,11 +85,19 @@ class Checkpoints:
         return step, path
 
     def begin(self, step: int, device: Any) -> None:
-        """Make sure that all ranks go on from one step; each calls it, once.
+        """Make sure that all ranks go on from one step, and can save; each calls it, once.
 
         Raises:
-            RanksDiffer: they do not.
+            FolderRefuses: the first checkpoint would raise, after its steps, in each run again.
+            RanksDiffer: they go on from different steps.
         """
+        if is_first_of_pod() and is_first_pod():
+            try:
+                _try(self.shared)
+            except OSError as error:
+                raise FolderRefuses(
+                    f"expected a folder that takes checkpoints, saw {error}; training does not begin"
+                ) from error
         own = [step, -step, "INPLACE_SAVE_FILE" in os.environ, self.memory is None]
         highest, negated, asks, lacks_memory = largest(own, device)
         if highest != -negated:
@@ -167,9 +179,7 @@ class Checkpoints:
     def _has_room(self, need_bytes: int) -> bool:
         assert self.memory is not None
         try:
-            self.memory.mkdir(exist_ok=True)
-            (self.memory / f".{os.getpid()}").touch()
-            (self.memory / f".{os.getpid()}").unlink()
+            _try(self.memory)
             free = shutil.disk_usage(self.memory).free
         except OSError as error:
             self.warn(f"no copies in {self.memory}: {error}")
@@ -229,6 +239,14 @@ def is_first_of_pod() -> bool:
 def is_first_pod() -> bool:
     """Say whether this Pod has rank 0; a trainer that starts its own ranks knows the Pod's number alone."""
     return os.environ.get("RANK") == "0" if "RANK" in os.environ else os.environ.get("NODE_RANK", "0") == "0"
+
+
+def _try(folder: Path) -> None:
+    """Write a file into a folder, and remove it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = folder / f".{os.getpid()}"
+    own.touch()
+    own.unlink()
 
 
 def _remove(path: Path) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+import inplace
 from inplace.examples.torch_train import address_of, say
 
 FEATURES: Final = 8
@@ -96,6 +97,7 @@ def transformers() -> None:
 
     from inplace.integrations.transformers import InPlaceCallback, resume_from
 
+    begin()
     args = TrainingArguments(
         output_dir=FOLDER,
         max_steps=STEPS,
@@ -125,6 +127,8 @@ def lightning() -> None:
     from lightning.pytorch.callbacks import ModelCheckpoint
 
     from inplace.integrations.lightning import InPlaceCallback, resume_from
+
+    begin()
 
     class Module(LightningModule):  # type: ignore[misc]
         """The network, for Lightning."""
@@ -171,6 +175,7 @@ def accelerate() -> None:
 
     from inplace.integrations.accelerate import Saves
 
+    begin()
     folder = FOLDER
     accelerator = Accelerator(cpu=True)
     network = Network()
@@ -205,12 +210,16 @@ def _outputs(network: Network, own: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     return network._layers(own["samples"]).squeeze(1), own["labels"]
 
 
+def begin() -> None:
+    """Wait for the epoch, AFTER all imports, and say where rank 0 is."""
+    inplace.ready()
+    os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
+    os.environ |= {"LOCAL_RANK": "0", "NODE_RANK": str(RANK)}  # one rank in each Pod
+
+
 def main() -> None:
     """Train to the last step, or until somebody asks to save."""
     torch.set_num_threads(1)
-    if "MASTER_ADDR" in os.environ:
-        os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
-        os.environ |= {"LOCAL_RANK": "0", "NODE_RANK": str(RANK)}  # one rank in each Pod
     {"transformers": transformers, "lightning": lightning, "accelerate": accelerate, "plain": plain}[
         os.environ["TRAINER"]
     ]()

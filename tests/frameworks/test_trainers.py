@@ -7,16 +7,16 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.frameworks import Group, in_pods
+from benchmarks.frameworks import STANDBY, Group, in_pods
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import parse_last_progress
@@ -85,8 +85,10 @@ class Training:
 
 
 @asynccontextmanager
-async def training(folder: Path, trainer: str, steps: int = STEPS, stall: str = "") -> AsyncIterator[Training]:
-    """Start the Pods of examples/torch.yaml, with a rank of this trainer in each."""
+async def training(
+    folder: Path, trainer: str, steps: int = STEPS, stall: str = "", options: Sequence[str] = ()
+) -> AsyncIterator[Training]:
+    """Start the Pods of examples/torch.yaml, with a rank of this trainer in each, and options of the agent."""
 
     def change(pod: dict[str, Any]) -> None:
         (worker,) = pod["containers"]
@@ -100,10 +102,8 @@ async def training(folder: Path, trainer: str, steps: int = STEPS, stall: str = 
         pod["terminationGracePeriodSeconds"] = 60
 
     annotations = ANNOTATIONS | ({wire.STALL: stall} if stall else {})
-    started = in_pods(
-        folder, framework="torch", example="torch", pods=PODS, steps=steps, annotations=annotations, change=change
-    )
-    async with started as group:
+    started = partial(in_pods, folder, framework="torch", example="torch", pods=PODS, options=options)
+    async with started(steps=steps, annotations=annotations, change=change) as group:
         assert group.cluster is not None
         yield Training(group, group.cluster, WorkerLines(folder / "pods", "worker", ROUNDING))
 
@@ -159,10 +159,10 @@ async def test_a_checkpoint_that_is_gone_costs_two_runs(tmp_path: Path, trainer:
         own.signal(signal.SIGSTOP)
         shutil.rmtree(next(tmp_path.glob("pods/*/volumes/keep/checkpoints")))
         own.signal(signal.SIGKILL)
-        await own.reach(lambda: any(own.lines.resumed.get(epoch) for epoch in (3, 4)))
-        epoch = max(own.lines.resumed)
-        assert (epoch, own.begun(epoch)) == (4, SHARED_EVERY)
-        assert "CheckpointMissing: expected the checkpoint of step 25 in" in own.lines.tails()
+        await own.trains(4, 1)
+        assert own.begun(4) == SHARED_EVERY
+        said = "".join(log.read_text() for log in tmp_path.glob("pods/*/logs/worker/*.log"))
+        assert said.count("CheckpointMissing: expected the checkpoint of step 25 in") >= 2
         await own.ends()
     await asyncio.to_thread(check_losses, own.lines)
 
@@ -179,3 +179,17 @@ async def test_a_rank_that_hangs_is_found(tmp_path: Path, trainer: str) -> None:
         assert own.status["lastGroupRestart"]["trigger"] == "stalled"
         await own.ends()
     await asyncio.to_thread(check_losses, own.lines)
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+@pytest.mark.parametrize("trainer", TRAINERS)
+async def test_a_standby_has_imported_the_trainer(tmp_path: Path, trainer: str) -> None:
+    """It waits in `inplace.ready` behind all imports, learns the step there, and goes on in the killed rank's place."""
+    async with training(tmp_path, trainer, steps=3000, options=STANDBY) as own:
+        await own.group.reach(PODS, 0, standbys=PODS)
+        own.signal(signal.SIGKILL)
+        await own.trains(2, 1)
+        assert own.lines.reached[1] - MEMORY_EVERY - 1 <= own.begun(2) <= own.lines.reached[1]
+        assert own.lines.released == PODS
+        assert own.lines.differing == []

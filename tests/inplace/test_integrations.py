@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inplace import resume
-from inplace.integrations.checkpoints import SAVED, CheckpointMissing, Checkpoints, bytes_of
+from inplace.integrations.checkpoints import SAVED, CheckpointMissing, Checkpoints, FolderRefuses, bytes_of
 from inplace.resume import SavedFile
 from tests.inplace.test_rank_file import ROOT, folder
 from tests.inplace.test_resume import said
@@ -148,10 +148,17 @@ def test_a_save_that_was_asked_for_ends_the_run(
     assert ended.value.code == SAVED
 
 
-def test_a_pod_without_memory_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_file_ends_the_run(places: tuple[Path, Path]) -> None:
+    """Else each run would make its steps until the first save, and lose them."""
+    (places[0] / "file").touch()
+    with pytest.raises(FolderRefuses, match=r"takes checkpoints, saw .* Not a directory.*; training does not begin"):
+        Checkpoints(places[0] / "file" / "run", find).begin(0, None)
+
+
+def test_a_pod_without_memory_and_an_address(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `keep` in any Pod no step is copied, and an address is refused before training."""
     monkeypatch.delenv("INPLACE_KEEP_DIR", raising=False)
-    own = Checkpoints("/nowhere", find, memory_every=5)
+    own = Checkpoints(places[0], find, memory_every=5)
     own.begin(0, None)
     assert not own.is_due(5)
     with pytest.raises(ValueError, match="mounted in every Pod, saw s3://bucket/run"):
