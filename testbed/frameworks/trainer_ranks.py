@@ -30,6 +30,7 @@ RANK: Final = int(os.environ.get("RANK") or 0)
 WORLD: Final = int(os.environ.get("WORLD_SIZE") or 1)
 SHARED_EVERY: Final = int(os.environ.get("CHECKPOINT_EVERY") or 20)
 MEMORY_EVERY: Final = int(os.environ.get("MEMORY_EVERY") or 0)
+OF_POD: Final = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 STEPS: Final = int(os.environ.get("STEPS") or 100)
 
 
@@ -154,8 +155,8 @@ def lightning() -> None:
     folder = FOLDER
     trainer = Trainer(
         accelerator="cpu",
-        devices=1,
-        num_nodes=WORLD,
+        devices=OF_POD,
+        num_nodes=WORLD // OF_POD,
         strategy="ddp",
         max_steps=STEPS,
         logger=False,
@@ -214,7 +215,8 @@ def begin() -> None:
     """Wait for the epoch, AFTER all imports, and say where rank 0 is."""
     inplace.ready()
     os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
-    os.environ |= {"LOCAL_RANK": "0", "NODE_RANK": str(RANK)}  # one rank in each Pod
+    os.environ.setdefault("LOCAL_RANK", "0")  # one rank in each Pod, unless torchrun says more
+    os.environ.setdefault("NODE_RANK", str(RANK // OF_POD))
 
 
 def main() -> None:
