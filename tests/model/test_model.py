@@ -26,8 +26,8 @@ from tests.model.pods import Config
 from tests.model.promises import explore_promises
 from tests.model.resume import RESUME_QUICK, ResumeConfig, explore_resume
 from tests.model.rules import S3
-from tests.model.world import State, World
 from tests.model.units import UNITS_QUICK
+from tests.model.world import State, World
 from tests.planted.bug import Bug
 from tests.planted.checked import CHECKED
 
