@@ -26,7 +26,7 @@ SENTENCES: Final = {
     ),
     "barrier_lifted": (
         "the epoch, and how long the agent waited for it; in a group with spares also the rank of this Pod, and the "
-        "number of members"
+        "number of member Pods; `job` is the rank that its Job plays, where whole Jobs are members"
     ),
     "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
     "bug": "a bug of ours, with its traceback; an agent ends with exit 70, the controller tries the JobSet again",
@@ -181,7 +181,10 @@ SENTENCES: Final = {
         "the JobSet has completed, and this Pod runs no worker: its workers' containers end with 0 ([ADR "
         "107](adr/0107-members.md))"
     ),
-    "spare_waiting": "this epoch runs without this Pod, which waits as a spare; once in each epoch",
+    "spare_waiting": (
+        "this epoch runs without this Pod, which waits as a spare; once in each epoch; `slot` is its Job's index, "
+        "where whole Jobs are members"
+    ),
     "step_unfit": "two runs in a row went on from this step and failed before their first one; the group takes another",
     "standby_released": "the process that waited is the worker of this epoch",
     "standby_unavailable": "`--standby` has no effect, and why",
