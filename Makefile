@@ -24,8 +24,8 @@ PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
 # A machine that keeps no byte code would have every process of the tests compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
 # Users' frameworks, each with a lock of its own; `make test-frameworks FRAMEWORKS=jax` takes one.
-FRAMEWORKS ?= jax torch
 ALSO_WITH_torch := tests/frameworks/test_trainers.py
+FRAMEWORKS ?= jax torch libraries
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
 SEARCHES := soak-seeds soak-plans soak-properties soak-http soak-types
@@ -96,7 +96,7 @@ test-node: node  ## restart groups with real kubelets and containers; the worker
 first-cluster: node  ## follow docs/first-cluster.md from an empty folder to an empty cluster, and print how long each step takes
 	$(BIN)/python -m benchmarks.first_cluster
 
-test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the demo and under random kills; FRAMEWORKS names them
+test-frameworks: $(STAMP)  ## train with users' frameworks and checkpoint libraries, in the demo and under random kills; FRAMEWORKS names them
 	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)
 	$(BIN)/python -m pytest -q $(foreach name,$(FRAMEWORKS),tests/frameworks/test_$(name).py $(ALSO_WITH_$(name))) $(SELECT)
 

@@ -2,7 +2,8 @@
 Make a virtual environment for each framework, once, from its lock.
 
 The project's own environment has no framework: one takes 0.6 GB and more. `NAME.lock` beside this module pins
-every package with its hashes; `make lock` writes it from `NAME.in`. The cache keeps each by its lock's hash.
+every package with its hashes; `make lock` writes it from `NAME.in`. The cache keeps each by its lock's hash. A
+`NAME.unpacked` beside it names what pip cannot install (`testbed.frameworks.unpacked`).
 
 Usage: python -m testbed.frameworks.venv [NAME...]      (prints `NAME FOLDER` for each; without names, for all that fit)
 """
@@ -16,10 +17,11 @@ from pathlib import Path
 
 from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
 from testbed.frameworks.no_cuda import stand_in
+from testbed.frameworks.unpacked import unpack
 
 LOCKS = Path(__file__).parent
 GB = 1_000_000_000
-FRAMEWORKS = {"jax": 2 * GB, "torch": 4 * GB}
+FRAMEWORKS = {"jax": 2 * GB, "torch": 4 * GB, "libraries": 4 * GB}
 """Name of each framework, and the free disk that its installation needs, in bytes: the packages, and pip's copies."""
 
 LEFT_OUT = 3
@@ -30,11 +32,12 @@ def environment(name: str) -> Path:
     """Return the folder of a framework's virtual environment, after making it when there is none.
 
     Raises:
-        MissingComponent: too little of the disk is free, or a compiler is missing (torch).
+        MissingComponent: too little of the disk is free, or a compiler is missing (torch, libraries).
         BuildFailed: pip could not install the lock; its output went to stderr.
     """
-    lock = LOCKS / f"{name}.lock"
-    key = hashlib.sha256(lock.read_bytes() + f"{sys.version} {sys.base_prefix}".encode()).hexdigest()[:16]
+    lock, unpacked = LOCKS / f"{name}.lock", LOCKS / f"{name}.unpacked"
+    content = lock.read_bytes() + (unpacked.read_bytes() if unpacked.exists() else b"")
+    key = hashlib.sha256(content + f"{sys.version} {sys.base_prefix}".encode()).hexdigest()[:16]
     folder = cache_dir() / "frameworks" / f"{name}-{key}"
 
     def make(_: Path) -> None:
@@ -44,6 +47,8 @@ def environment(name: str) -> Path:
         venv.create(folder, with_pip=True)
         words = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r")
         run_nicely((str(folder / "bin" / "python"), *words, str(lock)), directory=folder)
+        if unpacked.exists():
+            unpack(unpacked, folder)
         for libraries in folder.glob("lib/python*/site-packages/torch/lib"):
             stand_in(libraries)
 

@@ -17,6 +17,7 @@ from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
+from tests.frameworks.libraries.harness import ALL_EVENTS, strike
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
@@ -214,3 +215,18 @@ def test_sys_exit_ends_at_once_beside_a_closed_stdout(how: str, code: int, said:
         check=False,
     )
     assert (done.returncode, done.stderr.strip()) == (code, said)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "events"),
+    [
+        pytest.param("orbax", ("kill",), id="orbax-kill"),
+        pytest.param("orbax", ALL_EVENTS, marks=pytest.mark.long, id="orbax"),
+        pytest.param("orbax-emergency", ("kill",), id="emergency-kill"),
+        pytest.param("orbax-emergency", ALL_EVENTS, marks=pytest.mark.long, id="emergency"),
+    ],
+)
+async def test_orbax_gives_the_group_its_steps_back(tmp_path: Path, name: str, events: tuple[str, ...]) -> None:
+    """After a kill and a lost Pod all go on from the newest step that is whole; a planned stop costs none."""
+    await strike(tmp_path, name, events)

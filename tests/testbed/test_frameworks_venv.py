@@ -13,7 +13,7 @@ from testbed.frameworks import venv
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A name without a lock is refused, with the names that have one."""
     assert venv.main(["tensorflow"]) == 2
-    assert capsys.readouterr().err == "expected names out of jax, torch, saw tensorflow\n"
+    assert capsys.readouterr().err == "expected names out of jax, torch, libraries, saw tensorflow\n"
 
 
 def test_a_full_disk_leaves_a_framework_out(
@@ -45,3 +45,11 @@ def test_every_framework_has_its_lock() -> None:
     for name in venv.FRAMEWORKS:
         assert (venv.LOCKS / f"{name}.in").exists()
         assert "--hash=sha256:" in (venv.LOCKS / f"{name}.lock").read_text()
+
+
+def test_what_is_unpacked_has_its_hash() -> None:
+    """Each archive that pip fetches and does not install, too."""
+    lines = (venv.LOCKS / "libraries.unpacked").read_text().splitlines()
+    named = [line for line in lines if not line.startswith("#")]
+    assert len(named) == 2
+    assert all("==" in line and " --hash=sha256:" in line for line in named)

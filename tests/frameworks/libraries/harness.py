@@ -1,0 +1,272 @@
+"""
+Kill, lose, drain and suspend a group whose script uses a checkpoint library, and judge what each cost.
+
+    python -m tests.frameworks.libraries.harness dcp [--kills 3]
+
+Real agents, guards and workers run on the embedded Kubernetes. It prints a line for each event: `lost` steps are those
+that all ranks had made and must make again, `s` the seconds from the event until all ranks have gone on, `exit` the
+codes with which workers ended. A suspended group counts from the moment it may run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from benchmarks.frameworks import Group, in_pods
+from inplace.common.kube.resources import JOBSETS
+from inplace.common.kube.resources import PODS as OF_PODS
+from inplace.common.wire import names as wire
+from inplace.common.wire.mode import Mode
+from testbed.frameworks.ranks import trainers
+from tests.frameworks.libraries.words import SHARED_EVERY
+
+PODS: Final = 2
+SAVE_S: Final = 20
+STEPS_BETWEEN: Final = 13  # of the slowest rank, before the next event: some follow a shared step, some do not
+RUN_S_MAX: Final = 60.0
+POLL_S: Final = 0.02
+IN_MEMORY: Final = 2  # steps: the last one may not be complete on all ranks, nor told yet
+ON_STORAGE: Final = SHARED_EVERY + 4  # a save in the background takes some steps, and is told at the next one
+_STEP: Final = re.compile(r"^step=(\d+) loss=\S+ epoch=(\d+) rank=(\d+)$")
+_RESUMED: Final = re.compile(r"^rank=(\d+) world=\d+ epoch=(\d+) goes on from step (\d+)$")
+_EXITED: Final = re.compile(r"worker_exited\b.*?exit_code\W+(-?\d+)")
+
+
+@dataclass(frozen=True)
+class Library:
+    """How a library's script is run.
+
+    Args:
+        module: the script.
+        kill: how many steps a kill may cost.
+        environment: of `testbed.frameworks.venv`.
+        example: whose Pods run it.
+        env: more variables.
+    """
+
+    module: str
+    kill: int = IN_MEMORY
+    environment: str = "libraries"
+    example: str = "torch"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def most(self, event: str) -> int:
+        """Return how many steps an event may cost."""
+        return {"kill": self.kill, "loss": ON_STORAGE}.get(event, 0)
+
+
+OF: Final = {
+    "dcp": Library("with_dcp"),
+    "orbax": Library("with_orbax", ON_STORAGE, "jax", "jax"),
+    "orbax-emergency": Library("with_orbax_emergency", IN_MEMORY, "jax", "jax"),
+}
+ALL_EVENTS: Final = ("kill", "kill", "kill", "loss", "drain", "suspend")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one event cost; `made` is the last step that all ranks had made before."""
+
+    event: str
+    made: int
+    resumed: int
+    seconds: float
+    codes: tuple[int, ...]
+
+    @property
+    def lost(self) -> int:
+        """Return how many steps are made again."""
+        return max(0, self.made - self.resumed)
+
+    def __str__(self) -> str:
+        exits = ",".join(map(str, self.codes)) or "-"
+        return f"{self.event:8} made {self.made:4}  lost {self.lost:3}  {self.seconds:5.1f} s  exit {exits}"
+
+
+class Lines:
+    """What the workers of a folder printed, by epoch and rank."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self.made: dict[int, dict[int, int]] = defaultdict(dict)
+        self.resumed: dict[int, dict[int, int]] = defaultdict(dict)
+        self.codes: list[int] = []
+        self.mixed: list[str] = []
+
+    def read(self) -> None:
+        """Take the whole lines that came since the last reading."""
+        for path in self._folder.glob("pods/*/logs/*/*.log"):
+            try:
+                with path.open("rb") as file:
+                    file.seek(self._read.get(path, 0))
+                    chunk = file.read()
+            except FileNotFoundError:  # its Pod is gone
+                continue
+            whole = chunk[: chunk.rfind(b"\n") + 1]
+            self._read[path] = self._read.get(path, 0) + len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                self._take(line)
+
+    def _take(self, line: str) -> None:
+        if found := _STEP.match(line):
+            step, epoch, rank = map(int, found.groups())
+            self.made[epoch][rank] = step
+        elif found := _RESUMED.match(line):
+            rank, epoch, step = map(int, found.groups())
+            self.resumed[epoch][rank] = step
+        elif found := _EXITED.search(line):
+            self.codes.append(int(found[1]))
+        elif line.startswith("MIXED"):
+            self.mixed.append(line)
+
+    def tails(self) -> str:
+        """Return the end of each log."""
+        logs = sorted(self._folder.glob("pods/*/logs/*/*.log"))
+        return "\n".join(f"== {log}\n{log.read_text()[-4000:]}" for log in logs)
+
+
+class Trial:
+    """One group of a library, and the events that strike it."""
+
+    def __init__(self, group: Group, folder: Path, rng: Random, library: Library) -> None:
+        assert group.cluster is not None
+        self._group, self._cluster, self._rng = group, group.cluster, rng
+        self._module, self._jobset = _module(library), library.example
+        self._lines = Lines(folder)
+
+    async def event(self, name: str) -> Row:
+        """Let the group train, strike it, and wait until it has gone on."""
+        await self._until(self._has_trained, f"{STEPS_BETWEEN} steps before the {name}")
+        await asyncio.sleep(self._rng.uniform(0, 0.3))
+        epoch, codes = max(self._lines.resumed), len(self._lines.codes)
+        began_s = time.monotonic()
+        await getattr(self, f"_{name}")()
+        if name == "suspend":
+            began_s = time.monotonic()  # it stood for as long as somebody wanted
+        await self._until(lambda: self._resumed_after(epoch) > 0, f"the group to go on after the {name}")
+        seconds = time.monotonic() - began_s
+        now = self._resumed_after(epoch)
+        assert not self._lines.mixed, self._lines.mixed
+        (resumed,) = set(self._lines.resumed[now].values())
+        made = min(self._lines.made[epoch].values())
+        return Row(name, made, resumed, seconds, tuple(sorted(set(self._lines.codes[codes:]))))
+
+    async def _kill(self) -> None:
+        os.kill(self._rng.choice(trainers(self._group.marker, self._module))[0], signal.SIGKILL)
+
+    async def _loss(self) -> None:
+        """Lose a Pod at once, as with its node: nobody asks the worker to save."""
+        await self._cluster.client().delete(OF_PODS, "default", self._a_pod(), grace_period_s=0)
+
+    async def _drain(self) -> None:
+        await self._cluster.client().delete(OF_PODS, "default", self._a_pod())
+
+    async def _suspend(self) -> None:
+        client = self._cluster.client()
+        await client.patch(JOBSETS, "default", self._jobset, {"spec": {"suspend": True}})
+        await self._until(lambda: not self._cluster.pods(), "the suspended group's Pods to go")
+        await client.patch(JOBSETS, "default", self._jobset, {"spec": {"suspend": False}})
+
+    def _a_pod(self) -> str:
+        return str(self._rng.choice(self._cluster.pods())["metadata"]["name"])
+
+    def _has_trained(self) -> bool:
+        epoch = max(self._lines.resumed, default=0)
+        resumed, made = self._lines.resumed[epoch], self._lines.made[epoch]
+        return len(made) == PODS and min(made.values()) >= min(resumed.values(), default=0) + STEPS_BETWEEN
+
+    def _resumed_after(self, epoch: int) -> int:
+        """Return the newest epoch after this one with which all ranks went on; 0 for none."""
+        whole = [each for each, ranks in self._lines.resumed.items() if each > epoch and len(ranks) == PODS]
+        return max(whole, default=0)
+
+    async def _until(self, holds: Callable[[], bool], wanted: str) -> None:
+        try:
+            async with asyncio.timeout(RUN_S_MAX):
+                self._lines.read()
+                while not holds():
+                    await asyncio.sleep(POLL_S)
+                    self._lines.read()
+        except TimeoutError:
+            raise AssertionError(
+                f"expected {wanted} within {RUN_S_MAX:g} s, saw\n{self._lines.tails()}"[:20000]
+            ) from None
+
+
+def _changed(pod: dict[str, Any], *, library: Library, folder: Path) -> None:
+    """Make an example's Pods those of a library."""
+    pod["terminationGracePeriodSeconds"] = 2 * SAVE_S
+    (worker,) = pod["containers"]
+    words = worker["command"]
+    words[words.index("-m") + 1 :] = [_module(library)]
+    values = {"CHECKPOINT_DIR": str(folder / "shared"), "INPLACE_KEEP_DIR": "/keep", **library.env}
+    worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
+    pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
+    worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
+    worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _module(library: Library) -> str:
+    return f"tests.frameworks.libraries.{library.module}"
+
+
+async def strike(
+    folder: Path, name: str, events: Sequence[str], mode: Mode = Mode.SUPERVISOR, seed: int = 1
+) -> list[Row]:
+    """Run a library's script in a folder, with these events one after the other; return a row for each.
+
+    Raises:
+        AssertionError: the group did not go on, or an event cost more steps than it may.
+    """
+    library = OF[name]
+    (folder / "shared").mkdir()
+    started = in_pods(
+        folder,
+        framework=library.environment,
+        example=library.example,
+        mode=mode,
+        annotations={wire.RESTART: f"save-within={SAVE_S}"},
+        pods=PODS,
+        change=partial(_changed, library=library, folder=folder),
+    )
+    rows = []
+    async with started as group:
+        trial = Trial(group, folder, Random(seed), library)
+        for event in events:
+            rows.append(await trial.event(event))
+            print(f"{name:16} {rows[-1]}", flush=True)
+            assert rows[-1].lost <= library.most(event), f"expected at most {library.most(event)} steps, saw {rows}"
+    return rows
+
+
+def main() -> None:
+    """Strike the named libraries and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.frameworks.libraries.harness")
+    parser.add_argument("library", nargs="*", default=list(OF), help=f"of {', '.join(OF)}; default: all")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--events", default="loss drain suspend", help="after the kills")
+    parser.add_argument("--mode", type=Mode, default=Mode.SUPERVISOR)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name in options.library:
+        with tempfile.TemporaryDirectory(prefix="inplace-libraries-") as folder:
+            events = ["kill"] * options.kills + options.events.split()
+            asyncio.run(strike(Path(folder), name, events, options.mode, options.seed))
+
+
+if __name__ == "__main__":
+    main()
