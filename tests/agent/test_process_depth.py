@@ -64,7 +64,7 @@ class Pod:
 @asynccontextmanager
 async def pod(
     folder: Path,
-    worker: str = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN,
+    worker: str | list[str] = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN,
     *options: str,
     env: Mapping[str, str] | None = None,
     starter: Sequence[str] = (),

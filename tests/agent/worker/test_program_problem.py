@@ -87,7 +87,7 @@ async def test_each_try_is_an_epoch_of_the_group(tmp_path: Path, case: str) -> N
     make, words = CASES[case]
     path = tmp_path / "train"
     make(path)
-    async with pod(tmp_path, [str(path)]) as group:  # type: ignore[arg-type]
+    async with pod(tmp_path, [str(path)]) as group:
         for epoch in (1, 2, 3):
             announced = await group.annotations()
             assert announced["jobset.sigs.k8s.io/epoch"] == str(epoch)

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import os
 import re
+import shutil
 import signal
 import tempfile
 import time
@@ -24,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from uuid import uuid4
 
 from benchmarks.frameworks import Group, in_pods
 from inplace.common.kube.resources import JOBSETS
@@ -33,11 +35,22 @@ from inplace.common.wire.mode import Mode
 from testbed.frameworks.ranks import trainers
 from tests.frameworks.libraries.words import SHARED_EVERY
 
+PACKAGE: Final = "tests.frameworks.libraries"
+SHM: Final = Path("/dev/shm")
+SOCKETS: Final = Path("/tmp/ckpt_sock")  # of DLRover
 PODS: Final = 2
 SAVE_S: Final = 20
 STEPS_BETWEEN: Final = 13  # of the slowest rank, before the next event: some follow a shared step, some do not
 RUN_S_MAX: Final = 60.0
 POLL_S: Final = 0.02
+RUN: Final = f"inplace-{uuid4().hex[:12]}"
+RUN_ID: Final = f"{RUN}-$(POD_NAME)"  # a real Pod has a /dev/shm of its own; these all have the machine's
+OF_TORCHRUN: Final = {
+    "GROUP_RANK": "$(RANK)",
+    "GROUP_WORLD_SIZE": str(PODS),
+    "LOCAL_RANK": "0",
+    "LOCAL_WORLD_SIZE": "1",
+}
 IN_MEMORY: Final = 2  # steps: the last one may not be complete on all ranks, nor told yet
 ON_STORAGE: Final = SHARED_EVERY + 4  # a save in the background takes some steps, and is told at the next one
 _STEP: Final = re.compile(r"^step=(\d+) loss=\S+ epoch=(\d+) rank=(\d+)$")
@@ -55,6 +68,7 @@ class Library:
         environment: of `testbed.frameworks.venv`.
         example: whose Pods run it.
         env: more variables.
+        sidecar: a module that runs beside the worker.
     """
 
     module: str
@@ -62,6 +76,7 @@ class Library:
     environment: str = "libraries"
     example: str = "torch"
     env: Mapping[str, str] = field(default_factory=dict)
+    sidecar: str = ""
 
     def most(self, event: str) -> int:
         """Return how many steps an event may cost."""
@@ -72,6 +87,13 @@ OF: Final = {
     "dcp": Library("with_dcp"),
     "orbax": Library("with_orbax", ON_STORAGE, "jax", "jax"),
     "orbax-emergency": Library("with_orbax_emergency", IN_MEMORY, "jax", "jax"),
+    "dlrover": Library(
+        "with_dlrover",
+        env={"ROLE_NAME": "dlrover-trainer", "NODE_RANK": "$(RANK)", "TORCHELASTIC_RUN_ID": RUN_ID, **OF_TORCHRUN},
+        sidecar="dlrover_saver",
+    ),
+    "flashpoint": Library("with_flashpoint", env={"FLASHPOINT_BASE": f"{SHM}/{RUN_ID}", "LOCAL_RANK": "0"}),
+    "nvrx": Library("with_nvrx"),
 }
 ALL_EVENTS: Final = ("kill", "kill", "kill", "loss", "drain", "suspend")
 
@@ -218,10 +240,14 @@ def _changed(pod: dict[str, Any], *, library: Library, folder: Path) -> None:
     pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
     worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
     worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
+    if library.sidecar:
+        command = ["python3", "-m", f"{PACKAGE}.{library.sidecar}"]
+        beside = {name: worker[name] for name in ("image", "env", "volumeMounts")}
+        pod["initContainers"] = [{"name": "saver", "restartPolicy": "Always", "command": command, **beside}]
 
 
 def _module(library: Library) -> str:
-    return f"tests.frameworks.libraries.{library.module}"
+    return f"{PACKAGE}.{library.module}"
 
 
 async def strike(
@@ -244,12 +270,16 @@ async def strike(
         change=partial(_changed, library=library, folder=folder),
     )
     rows = []
-    async with started as group:
-        trial = Trial(group, folder, Random(seed), library)
-        for event in events:
-            rows.append(await trial.event(event))
-            print(f"{name:16} {rows[-1]}", flush=True)
-            assert rows[-1].lost <= library.most(event), f"expected at most {library.most(event)} steps, saw {rows}"
+    try:
+        async with started as group:
+            trial = Trial(group, folder, Random(seed), library)
+            for event in events:
+                rows.append(await trial.event(event))
+                print(f"{name:16} {rows[-1]}", flush=True)
+                assert rows[-1].lost <= library.most(event), f"expected at most {library.most(event)} steps, saw {rows}"
+    finally:
+        for left in (*SHM.glob(f"{RUN}-*"), *SOCKETS.glob(f"{RUN}-*")):  # a real Pod's go with it
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
     return rows
 
 

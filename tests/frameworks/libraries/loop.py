@@ -39,8 +39,8 @@ class Keeper(Protocol):
         """Return when all that `save` began is complete."""
 
 
-def train(keeper_of: type[Keeper]) -> None:
-    """Train until told to save or to end."""
+def train(keeper_of: type[Keeper], *, parts: bool = True) -> None:
+    """Train until told to save or to end; with `parts` each rank has one of its own, else all have the same state."""
     torch.set_num_threads(1)  # the ranks of one machine share its cores
     rank, epoch = int(os.environ["RANK"]), os.environ.get("INPLACE_EPOCH", "0")
     os.environ["MASTER_ADDR"] = address_of(os.environ["MASTER_ADDR"], os.environ.get("INPLACE_HOSTS_FILE", ""))
@@ -48,10 +48,13 @@ def train(keeper_of: type[Keeper]) -> None:
         wait_for_master(PEER_S_MAX)
     dist.init_process_group("gloo", timeout=timedelta(seconds=PEER_S_MAX))
     world = dist.get_world_size()
-    state: State = {"weights": torch.zeros(WEIGHTS), f"part-{rank}": torch.zeros(16)}
+    mine, adds = (f"part-{rank}", rank + 1) if parts else ("part", 1)
+    state: State = {"weights": torch.zeros(WEIGHTS), mine: torch.zeros(16)}
     keeper = keeper_of(state)
     step = keeper.restore()
-    check(state, rank, step)
+    if not (bool((state["weights"] == step).all()) and bool((state[mine] == step * adds).all())):
+        say(f"MIXED: expected the state of step {step}, saw {state['weights'][:2]} and {state[mine][:2]}")
+        end_now(MIXED)
     say(f"rank={rank} world={world} epoch={epoch} goes on from step {step}")
     while True:
         began_s = time.monotonic()
@@ -63,7 +66,7 @@ def train(keeper_of: type[Keeper]) -> None:
             end_now(MIXED)
         asked = bool(told[1])
         state["weights"] += told[0] / world
-        state[f"part-{rank}"] += rank + 1
+        state[mine] += adds
         step += 1
         say(f"step={step} loss={state['weights'][0]:.6f} epoch={epoch} rank={rank}")
         keeper.save(step, shared=asked or step % SHARED_EVERY == 0)
@@ -73,11 +76,3 @@ def train(keeper_of: type[Keeper]) -> None:
             say(f"saved step={step} epoch={epoch} rank={rank}")
             end_now(SAVED)
         time.sleep(max(0.0, began_s + STEP_S - time.monotonic()))
-
-
-def check(state: State, rank: int, step: int) -> None:
-    """End with MIXED if the state is not this rank's after this step."""
-    weights, part = state["weights"], state[f"part-{rank}"]
-    if not (bool((weights == step).all()) and bool((part == step * (rank + 1)).all())):
-        say(f"MIXED: expected the state of step {step}, saw weights {weights[:2]} and part {part[:2]} of rank {rank}")
-        end_now(MIXED)
