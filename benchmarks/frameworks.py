@@ -227,14 +227,20 @@ async def in_pods(
     pods: int = PODS,
     steps: int = STEPS,
     change: Callable[[dict[str, Any]], None] | None = None,
+    change_jobset: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Group]:
-    """Start an example's group on the embedded Kubernetes, below guards with these options; `change` its Pods' spec."""
+    """Start an example's group on the embedded Kubernetes, below guards with these options.
+
+    `change` gets its Pods' spec, and then `change_jobset` the whole JobSet.
+    """
     file = folder / "manifest.yaml"
     text = _for_measuring(example, mode, free_ports(1)[0], options, annotations)
     file.write_text(text.replace(f"value: '{STEPS}'", f"value: '{steps}'"))
     manifest = read_demo_manifest(file, pods, KILLS, mode)
     if change is not None:
         change(manifest.documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"])
+    if change_jobset is not None:
+        change_jobset(manifest.documents[-1])
     cluster = Cluster(
         nodes=2,
         pods_per_node=pods,

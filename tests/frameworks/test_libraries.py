@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,11 +12,13 @@ import pytest
 
 from testbed.frameworks.venv import environment
 from tests.agent.process import ROOT, process
+from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import agent_at, guarded
 from tests.agent.test_process_depth import pod
 from tests.agent.worker.test_cleaning import POD, STARTER
 from tests.frameworks.libraries.harness import ALL_EVENTS, strike
 
+NOTE_S_MAX = 90.0  # two libraries are imported, on busy cores
 KEPT_MB_MAX = 8  # what the two libraries keep of one step
 
 
@@ -24,8 +26,12 @@ KEPT_MB_MAX = 8  # what the two libraries keep of one step
 @pytest.mark.parametrize(
     ("name", "events"),
     [
-        *(pytest.param(name, ("kill",), id=f"{name}-kill") for name in ("dcp", "dlrover")),
-        *(pytest.param(name, ALL_EVENTS, marks=pytest.mark.long, id=name) for name in ("dcp", "dlrover")),
+        *(pytest.param(name, ("kill",), id=f"{name}-kill") for name in ("dcp", "dlrover", "torchft")),
+        pytest.param("nvrx-inprocess", ("repair", "kill"), id="inprocess-repair-kill"),
+        *(
+            pytest.param(name, ALL_EVENTS, marks=pytest.mark.long, id=name)
+            for name in ("dcp", "dlrover", "flashpoint", "nvrx", "torchft")
+        ),
     ],
 )
 async def test_a_library_gives_the_group_its_steps_back(tmp_path: Path, name: str, events: tuple[str, ...]) -> None:
@@ -68,9 +74,17 @@ def python(module: str) -> list[str]:
     ]
 
 
-def judge(notes: Sequence[str], *, saver_stays: bool) -> None:
+async def noted(folder: Path, epoch: int) -> None:
+    """Wait until the worker of an epoch has noted what it found: it does so before it dies."""
+    note = folder / "notes" / f"epoch-{epoch}"
+    await until(lambda: note.exists() and note.read_text().endswith("\n"), note.name, timeout_s=NOTE_S_MAX)
+
+
+def judge(folder: Path, runs: int, *, saver_stays: bool) -> None:
     """Check what each run found, by the notes of all of them."""
+    notes = [(folder / "notes" / f"epoch-{epoch}").read_text() for epoch in range(1, runs + 1)]
     rows = [[int(word) for word in note.split()] for note in notes]
+    print(f"{runs - 1} restarts, bytes in /dev/shm at each start: {sorted({size for *_, size in rows})}")
     for run, (dlrover, flashpoint, inode, size) in enumerate(rows):
         assert flashpoint == run, "expected the step of the run before"
         assert dlrover == (run if saver_stays else 0)
@@ -89,9 +103,10 @@ async def test_what_libraries_keep_survives_in_depth_process(
     saver = process(env | {"PATH": os.environ["PATH"]}, *starter, *python("dlrover_saver"))
     async with saver, pod(tmp_path, python("keeps"), starter=("env", *variables, *starter)) as group:
         for epoch in range(1, runs + 2):
-            await group.runs(epoch)
-    notes = [(tmp_path / "notes" / f"epoch-{epoch}").read_text() for epoch in range(1, runs + 2)]
-    judge(notes, saver_stays=True)
+            assert (await group.annotations())["jobset.sigs.k8s.io/epoch"] == str(epoch)
+            group.views.show(epoch, epoch - 1)
+            await noted(tmp_path, epoch)
+    judge(tmp_path, runs + 1, saver_stays=True)
 
 
 @pytest.mark.asyncio
@@ -109,6 +124,6 @@ async def test_what_libraries_keep_survives_in_depth_containers(
             guarded(tmp_path, python("keeps"), starter=starter, **env) as group,
         ):
             agent.lift(epoch)
+            await noted(tmp_path, epoch)
             assert (await group.finished())[0] == 1
-    notes = [(tmp_path / "notes" / f"epoch-{epoch}").read_text() for epoch in range(1, runs + 2)]
-    judge(notes, saver_stays=False)
+    judge(tmp_path, runs + 1, saver_stays=False)

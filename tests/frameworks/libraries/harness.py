@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import copy
 import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +35,8 @@ from inplace.common.kube.resources import JOBSETS
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode
-from testbed.frameworks.ranks import trainers
+from testbed.frameworks.ranks import REPOSITORY, trainers
+from testbed.frameworks.venv import environment
 from tests.frameworks.libraries.words import SHARED_EVERY
 
 PACKAGE: Final = "tests.frameworks.libraries"
@@ -42,6 +46,7 @@ PODS: Final = 2
 SAVE_S: Final = 20
 STEPS_BETWEEN: Final = 13  # of the slowest rank, before the next event: some follow a shared step, some do not
 RUN_S_MAX: Final = 60.0
+SETTLED_S: Final = 3.0  # a second restart would have begun
 POLL_S: Final = 0.02
 RUN: Final = f"inplace-{uuid4().hex[:12]}"
 RUN_ID: Final = f"{RUN}-$(POD_NAME)"  # a real Pod has a /dev/shm of its own; these all have the machine's
@@ -69,6 +74,7 @@ class Library:
         example: whose Pods run it.
         env: more variables.
         sidecar: a module that runs beside the worker.
+        lighthouse: a module that runs once, and prints its address; each Pod then restarts alone.
     """
 
     module: str
@@ -77,10 +83,11 @@ class Library:
     example: str = "torch"
     env: Mapping[str, str] = field(default_factory=dict)
     sidecar: str = ""
+    lighthouse: str = ""
 
     def most(self, event: str) -> int:
         """Return how many steps an event may cost."""
-        return {"kill": self.kill, "loss": ON_STORAGE}.get(event, 0)
+        return {"kill": self.kill, "repair": IN_MEMORY, "loss": ON_STORAGE}.get(event, 0)
 
 
 OF: Final = {
@@ -94,19 +101,22 @@ OF: Final = {
     ),
     "flashpoint": Library("with_flashpoint", env={"FLASHPOINT_BASE": f"{SHM}/{RUN_ID}", "LOCAL_RANK": "0"}),
     "nvrx": Library("with_nvrx"),
+    "nvrx-inprocess": Library("with_nvrx_inprocess"),
+    "torchft": Library("with_torchft", lighthouse="lighthouse"),
 }
 ALL_EVENTS: Final = ("kill", "kill", "kill", "loss", "drain", "suspend")
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one event cost; `made` is the last step that all ranks had made before."""
+    """What one event cost; `made` is the last step that all ranks had made before, `epochs` counts the restarts."""
 
     event: str
     made: int
     resumed: int
     seconds: float
     codes: tuple[int, ...]
+    epochs: int = 0
 
     @property
     def lost(self) -> int:
@@ -115,7 +125,8 @@ class Row:
 
     def __str__(self) -> str:
         exits = ",".join(map(str, self.codes)) or "-"
-        return f"{self.event:8} made {self.made:4}  lost {self.lost:3}  {self.seconds:5.1f} s  exit {exits}"
+        cost = f"{self.event:8} made {self.made:4}  lost {self.lost:3}  {self.seconds:5.1f} s"
+        return f"{cost}  restarts {self.epochs}  exit {exits}"
 
 
 class Lines:
@@ -128,6 +139,7 @@ class Lines:
         self.resumed: dict[int, dict[int, int]] = defaultdict(dict)
         self.codes: list[int] = []
         self.mixed: list[str] = []
+        self.begun = 0  # how often a rank went on
 
     def read(self) -> None:
         """Take the whole lines that came since the last reading."""
@@ -150,6 +162,7 @@ class Lines:
         elif found := _RESUMED.match(line):
             rank, epoch, step = map(int, found.groups())
             self.resumed[epoch][rank] = step
+            self.begun += 1
         elif found := _EXITED.search(line):
             self.codes.append(int(found[1]))
         elif line.startswith("MIXED"):
@@ -185,10 +198,27 @@ class Trial:
         assert not self._lines.mixed, self._lines.mixed
         (resumed,) = set(self._lines.resumed[now].values())
         made = min(self._lines.made[epoch].values())
-        return Row(name, made, resumed, seconds, tuple(sorted(set(self._lines.codes[codes:]))))
+        return Row(name, made, resumed, seconds, tuple(sorted(set(self._lines.codes[codes:]))), now - epoch)
+
+    async def repair(self) -> Row:
+        """Let a rank raise an exception that its library catches; the group's epoch must stay, and all processes."""
+        await self._until(self._has_trained, f"{STEPS_BETWEEN} steps before the exception")
+        epoch, begun, codes = max(self._lines.resumed), self._lines.begun, len(self._lines.codes)
+        made, began_s = min(self._lines.made[epoch].values()), time.monotonic()
+        os.kill(self._a_rank(), signal.SIGUSR1)
+        await self._until(lambda: self._lines.begun >= begun + PODS, "the ranks to begin again")
+        seconds = time.monotonic() - began_s
+        (resumed,) = set(self._lines.resumed[epoch].values())
+        await asyncio.sleep(SETTLED_S)
+        self._lines.read()
+        assert max(self._lines.resumed) == epoch, "expected no restart of the group beside the repair"
+        return Row("repair", made, resumed, seconds, tuple(self._lines.codes[codes:]))
+
+    def _a_rank(self) -> int:
+        return int(self._rng.choice(trainers(self._group.marker, self._module))[0])
 
     async def _kill(self) -> None:
-        os.kill(self._rng.choice(trainers(self._group.marker, self._module))[0], signal.SIGKILL)
+        os.kill(self._a_rank(), signal.SIGKILL)
 
     async def _loss(self) -> None:
         """Lose a Pod at once, as with its node: nobody asks the worker to save."""
@@ -229,13 +259,89 @@ class Trial:
             ) from None
 
 
-def _changed(pod: dict[str, Any], *, library: Library, folder: Path) -> None:
+class Replicas(Trial):
+    """A group whose Pods restart each alone: the others train on meanwhile."""
+
+    _victim = 0
+
+    async def event(self, name: str) -> Row:
+        """Let all train, strike one, and wait until it has gone on; a suspend strikes all."""
+        ranks = range(PODS)
+        await self._until(lambda: all(self._has_trained_alone(rank) for rank in ranks), f"steps before the {name}")
+        self._victim = self._rng.randrange(PODS)
+        victims = ranks if name == "suspend" else [self._victim]
+        epochs = {rank: self._epoch_of(rank) for rank in ranks}
+        codes, began_s = len(self._lines.codes), time.monotonic()
+        await getattr(self, f"_{name}")()
+        if name == "suspend":
+            began_s = time.monotonic()  # it stood for as long as somebody wanted
+        await self._until(lambda: all(self._epoch_of(rank) > epochs[rank] for rank in victims), f"a {name}'s end")
+        seconds = time.monotonic() - began_s
+        assert not self._lines.mixed, self._lines.mixed
+        others = [rank for rank in ranks if rank not in victims]
+        assert all(self._epoch_of(rank) == epochs[rank] for rank in others), "expected the others to train on"
+        made = min(self._lines.made[epochs[rank]][rank] for rank in victims)
+        resumed = min(self._lines.resumed[self._epoch_of(rank)][rank] for rank in victims)
+        restarts = max(self._epoch_of(rank) - epochs[rank] for rank in victims)
+        return Row(name, made, resumed, seconds, tuple(sorted(set(self._lines.codes[codes:]))), restarts)
+
+    def _a_rank(self) -> int:
+        wanted = f"REPLICA={self._victim}".encode()
+        ranks = [own[0] for own in trainers(self._group.marker, self._module)]
+        (pid,) = [pid for pid in ranks if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+        return pid
+
+    def _a_pod(self) -> str:
+        names = [str(pod["metadata"]["name"]) for pod in self._cluster.pods()]
+        return next(name for name in names if f"-workers-{self._victim}-" in name)
+
+    def _epoch_of(self, rank: int) -> int:
+        return max((epoch for epoch, ranks in self._lines.resumed.items() if rank in ranks), default=0)
+
+    def _has_trained_alone(self, rank: int) -> bool:
+        epoch = self._epoch_of(rank)
+        return self._lines.made[epoch].get(rank, 0) >= self._lines.resumed[epoch].get(rank, 0) + STEPS_BETWEEN
+
+
+def _apart(jobset: dict[str, Any]) -> None:
+    """Make a replicatedJob of each Pod, which restarts alone."""
+    (job,) = jobset["spec"]["replicatedJobs"]
+    jobs = []
+    for number in range(PODS):
+        one = copy.deepcopy(job) | {"name": f"workers-{number}"}
+        spec = one["template"]["spec"]
+        spec["parallelism"] = spec["completions"] = 1
+        spec["template"]["spec"]["containers"][0]["env"].append({"name": "REPLICA", "value": str(number)})
+        jobs.append(one)
+    jobset["spec"]["replicatedJobs"] = jobs
+    jobset["spec"]["coordinator"] = {"replicatedJob": "workers-0"}
+    jobset["metadata"]["annotations"][wire.RESTART_SCOPE] = "ReplicatedJob"
+
+
+@contextlib.contextmanager
+def _beside(library: Library) -> Iterator[str]:
+    """Run the library's lighthouse; give its address, "" where it has none."""
+    if not library.lighthouse:
+        yield ""
+        return
+    python = environment(library.environment) / "bin" / "python3"
+    command = [str(python), "-W", "ignore", "-m", f"{PACKAGE}.{library.lighthouse}"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse: str) -> None:
     """Make an example's Pods those of a library."""
     pod["terminationGracePeriodSeconds"] = 2 * SAVE_S
     (worker,) = pod["containers"]
     words = worker["command"]
     words[words.index("-m") + 1 :] = [_module(library)]
     values = {"CHECKPOINT_DIR": str(folder / "shared"), "INPLACE_KEEP_DIR": "/keep", **library.env}
+    values |= {"TORCHFT_LIGHTHOUSE": lighthouse} if lighthouse else {}
     worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
     pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
     worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
@@ -260,23 +366,27 @@ async def strike(
     """
     library = OF[name]
     (folder / "shared").mkdir()
-    started = in_pods(
-        folder,
-        framework=library.environment,
-        example=library.example,
-        mode=mode,
-        annotations={wire.RESTART: f"save-within={SAVE_S}"},
-        pods=PODS,
-        change=partial(_changed, library=library, folder=folder),
-    )
     rows = []
     try:
-        async with started as group:
-            trial = Trial(group, folder, Random(seed), library)
-            for event in events:
-                rows.append(await trial.event(event))
-                print(f"{name:16} {rows[-1]}", flush=True)
-                assert rows[-1].lost <= library.most(event), f"expected at most {library.most(event)} steps, saw {rows}"
+        with _beside(library) as lighthouse:
+            started = in_pods(
+                folder,
+                framework=library.environment,
+                example=library.example,
+                mode=mode,
+                annotations={wire.RESTART: f"save-within={SAVE_S}"},
+                pods=PODS,
+                change=partial(_changed, library=library, folder=folder, lighthouse=lighthouse),
+                change_jobset=_apart if lighthouse else None,
+            )
+            async with started as group:
+                trial = (Replicas if lighthouse else Trial)(group, folder, Random(seed), library)
+                for event in events:
+                    row = await (trial.repair() if event == "repair" else trial.event(event))
+                    print(f"{name:16} {row}", flush=True)
+                    assert event != "kill" or row.epochs == 1, f"expected one restart, saw {row}"
+                    assert row.lost <= library.most(event), f"expected at most {library.most(event)} steps, saw {row}"
+                    rows.append(row)
     finally:
         for left in (*SHM.glob(f"{RUN}-*"), *SOCKETS.glob(f"{RUN}-*")):  # a real Pod's go with it
             shutil.rmtree(left) if left.is_dir() else left.unlink()

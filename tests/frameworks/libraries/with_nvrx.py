@@ -48,16 +48,20 @@ class Keeper:
         step = inplace.resume_step()
         if step is None:
             step = max((int(path.parent.name) for path in self._shared.glob("*/.metadata")), default=0)
+        return self.load(step)
+
+    def load(self, step: int) -> int:
+        """Load a step, from memory if it is there; 0 or less is none."""
         for half in self._manager.local_ckpt_dir.glob("*.dirty*"):
             half.unlink()  # a rank was killed in the middle of it, and NVRx would not write over it
-        if step and any(iteration == step for iteration, *_ in self._manager._my_ckpt_ids()):
+        if step > 0 and any(iteration == step for iteration, *_ in self._manager._my_ckpt_ids()):
             self._manager.latest_iteration = step
             found, _ = self._manager.load()
             for name, tensor in self._state.items():
                 tensor.copy_(found.state_dict[name])
-        elif step:
+        elif step > 0:
             dcp.load(self._state, checkpoint_id=self._shared / str(step), no_dist=True)
-        return step
+        return max(step, 0)
 
     def save(self, step: int, *, shared: bool) -> None:
         """Write this rank's part to memory, with the others."""
