@@ -349,7 +349,8 @@ def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse:
     if library.sidecar:
         command = ["python3", "-m", f"{PACKAGE}.{library.sidecar}"]
         beside = {name: worker[name] for name in ("image", "env", "volumeMounts")}
-        pod["initContainers"] = [{"name": "saver", "restartPolicy": "Always", "command": command, **beside}]
+        saver = {"name": "saver", "restartPolicy": "Always", "command": command, **beside}
+        pod.setdefault("initContainers", []).append(saver)
 
 
 def _module(library: Library) -> str:

@@ -7,6 +7,7 @@ all bytes in /dev/shm. The leak is one of Python's shared memory, without the tr
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from concurrent.futures import Future
@@ -86,6 +87,7 @@ def leak(size: int) -> None:
 
 def main() -> None:
     """Note, keep, leak and die."""
+    logging.disable(logging.WARNING)  # both say much, and nobody reads it while the test runs
     size = sum(path.stat().st_size for path in SHM.rglob("*") if path.is_file())
     file = SHM / f"{os.environ['TORCHELASTIC_RUN_ID']}_ckpt_shm_0"
     inode = file.stat().st_ino if file.exists() else 0
