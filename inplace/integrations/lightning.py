@@ -13,7 +13,9 @@ strategies in which each rank has the whole state: one device, and DDP.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +47,10 @@ class InPlaceCallback(Callback):  # type: ignore[misc]
         self._step = 0  # the last one that was looked at: a batch may be a part of a step
         self._copies = False
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Remember what SIGTERM does, BEFORE Lightning handles it."""
+        self._on_sigterm = signal.getsignal(signal.SIGTERM)
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that all ranks begin at one step."""
         if self._memory_every and not isinstance(trainer.strategy, DDPStrategy | SingleDeviceStrategy):
@@ -52,6 +58,9 @@ class InPlaceCallback(Callback):  # type: ignore[misc]
             raise ValueError(
                 f"memory_every: expected DDP or one device, saw {seen}: a Pod would hold a part of the state"
             )
+        if "INPLACE_EPOCH" in os.environ:
+            # Lightning's handler waits in a broadcast for its peers: a Pod that ends would hang for its grace period.
+            signal.signal(signal.SIGTERM, self._on_sigterm)
         self._step, self._device = trainer.global_step, pl_module.device
         self._saves.begin(self._step, self._device)
 

@@ -7,11 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ STEPS_BETWEEN = 12
 ROUNDING = 2e-6  # sums of floats have no fixed order
 RUN_S_MAX = 120.0  # two processes import a trainer on two busy cores
 POLL_S = 0.05
+GRACE_S = 60
 ANNOTATIONS = {wire.RESTART: "save-within=30", wire.STALL: "after=60,start=120", wire.FAILURES: "backoff=0"}
 
 
@@ -86,7 +89,11 @@ class Training:
 
 @asynccontextmanager
 async def training(
-    folder: Path, trainer: str, steps: int = STEPS, stall: str = "", options: Sequence[str] = ()
+    folder: Path,
+    trainer: str,
+    steps: int = STEPS,
+    annotations: Mapping[str, str] = ANNOTATIONS,
+    options: Sequence[str] = (),
 ) -> AsyncIterator[Training]:
     """Start the Pods of examples/torch.yaml, with a rank of this trainer in each, and options of the agent."""
 
@@ -99,9 +106,8 @@ async def training(
         worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
         worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
         pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
-        pod["terminationGracePeriodSeconds"] = 60
+        pod["terminationGracePeriodSeconds"] = GRACE_S
 
-    annotations = ANNOTATIONS | ({wire.STALL: stall} if stall else {})
     started = partial(in_pods, folder, framework="torch", example="torch", pods=PODS, options=options)
     async with started(steps=steps, annotations=annotations, change=change) as group:
         assert group.cluster is not None
@@ -152,6 +158,22 @@ async def test_a_kill_costs_few_steps_and_a_planned_stop_none(tmp_path: Path, tr
 @pytest.mark.long
 @pytest.mark.asyncio
 @pytest.mark.parametrize("trainer", TRAINERS)
+async def test_a_lost_pod_costs_the_steps_since_the_shared_checkpoint(tmp_path: Path, trainer: str) -> None:
+    """The new Pod has nothing in memory; the old one ends at SIGTERM, and not with its grace period."""
+    async with training(tmp_path, trainer, steps=3000, annotations={wire.FAILURES: "backoff=0"}) as own:
+        await own.trains(1, SHARED_EVERY + 2)
+        began_s = time.monotonic()
+        await own.group.delete_pod(Random(1))
+        await own.reach(lambda: not any(pod["metadata"].get("deletionTimestamp") for pod in own.cluster.pods()))
+        assert time.monotonic() - began_s < GRACE_S / 2
+        await own.trains(2, 1)
+        assert own.begun(2) == own.lines.reached[1] // SHARED_EVERY * SHARED_EVERY
+        assert own.lines.differing == []
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+@pytest.mark.parametrize("trainer", TRAINERS)
 async def test_a_checkpoint_that_is_gone_costs_two_runs(tmp_path: Path, trainer: str) -> None:
     """A rank that told of a step and lacks it ends; after two such runs all take an older step, and it never loops."""
     async with training(tmp_path, trainer) as own:
@@ -172,7 +194,7 @@ async def test_a_checkpoint_that_is_gone_costs_two_runs(tmp_path: Path, trainer:
 @pytest.mark.parametrize("trainer", TRAINERS)
 async def test_a_rank_that_hangs_is_found(tmp_path: Path, trainer: str) -> None:
     """The script never calls `inplace.progress`; the callback does."""
-    async with training(tmp_path, trainer, stall="after=5,start=100") as own:
+    async with training(tmp_path, trainer, annotations={wire.STALL: "after=5,start=100"}) as own:
         await own.trains(1)
         own.signal(signal.SIGSTOP)
         await own.trains(2, 1)
