@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from inplace.common.wire.mode import Mode
 from testbed.frameworks.venv import environment
 from tests.agent.process import ROOT, process
 from tests.agent.supervisor_rig import until
@@ -37,6 +38,16 @@ KEPT_MB_MAX = 8  # what the two libraries keep of one step
 async def test_a_library_gives_the_group_its_steps_back(tmp_path: Path, name: str, events: tuple[str, ...]) -> None:
     """After a kill and a lost Pod all go on from the newest step that is whole; a planned stop costs none."""
     await strike(tmp_path, name, events)
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "mode"), [("dlrover", Mode.PROCESS), *((name, Mode.CONTAINERS) for name in ("dcp", "flashpoint", "nvrx"))]
+)
+async def test_a_library_does_so_below_a_guard_beside_the_agent(tmp_path: Path, name: str, mode: Mode) -> None:
+    """And where kubelet starts all containers again; DLRover's saver ends there, so its memory copy is not found."""
+    await strike(tmp_path, name, ("kill", "kill"), mode)
 
 
 @pytest.fixture

@@ -344,7 +344,8 @@ def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse:
     values |= {"TORCHFT_LIGHTHOUSE": lighthouse} if lighthouse else {}
     worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
     pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
-    worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
+    worker["env"] = [entry for entry in worker["env"] if entry["name"] not in {*values, "POD_NAME"}]
+    worker["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
     worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
     if library.sidecar:
         command = ["python3", "-m", f"{PACKAGE}.{library.sidecar}"]
@@ -368,6 +369,7 @@ async def strike(
     library = OF[name]
     (folder / "shared").mkdir()
     rows = []
+    depth = f"depth={wire.DEPTH_CONTAINERS}," if mode == Mode.CONTAINERS else ""
     try:
         with _beside(library) as lighthouse:
             started = in_pods(
@@ -375,7 +377,7 @@ async def strike(
                 framework=library.environment,
                 example=library.example,
                 mode=mode,
-                annotations={wire.RESTART: f"save-within={SAVE_S}"},
+                annotations={wire.RESTART: f"{depth}save-within={SAVE_S}"},
                 pods=PODS,
                 change=partial(_changed, library=library, folder=folder, lighthouse=lighthouse),
                 change_jobset=_apart if lighthouse else None,
