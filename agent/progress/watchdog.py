@@ -135,7 +135,6 @@ class Watchdog:
         self._epoch: int | None = None
         self._state = StallState(limits)
         self._thread: Work | None = None  # there is only ever one: a file system that hangs costs no more
-        self._changed = asyncio.Event()  # other limits hold: they may want an earlier look
         self._is_on = False
         self._has_begun = False  # the files of the newest worker are marked, and it has not ended
         self._problem = ""
@@ -146,7 +145,6 @@ class Watchdog:
         """Let other limits hold from now on."""
         self.limits = limits
         self._state, _ = step(self._state, LimitsChanged(limits))
-        self._changed.set()
 
     def excuse(self, for_s: float) -> None:
         """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""
@@ -195,10 +193,7 @@ class Watchdog:
         """
         ran = worker.runs()
         while self._is_on:
-            with suppress(TimeoutError):
-                async with self._clock.timeout(self.limits.period_s):
-                    await self._changed.wait()
-            self._changed.clear()
+            await self._clock.sleep(self.limits.period_s)
             ran, ran_before = worker.runs(), ran
             if not (ran and ran_before):
                 self._state, _ = step(self._state, Looked(self._clock.monotonic_s(), Look(self._epoch, problem="-")))

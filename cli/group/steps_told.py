@@ -26,6 +26,7 @@ from inplace.common.kube.timestamps import precise_time
 READ_BYTES_MAX: Final = 262_144  # of the log, from the begin of the epoch on
 KUBELET_S_MAX: Final = 5.0  # for the answer; one that hangs costs a look so long
 SKEW_S_MAX: Final = 10.0  # between the controller's clock and a node's; a line names its epoch: older ones do no harm
+OURS: Final = b'"event": "'  # of an agent that says what it sees; upstream's does not
 EVENTS: Final = re.compile(rb'"event": "(barrier_lifted|steps_begun)", "epoch": (\d+)')
 
 
@@ -55,7 +56,7 @@ async def with_steps(
     events = {(event, int(epoch)) for event, epoch in EVENTS.findall(body)}
     if (b"steps_begun", scope.synced) in events:
         return group_state(raw, pods, reporting=frozenset({name}))
-    if (b"barrier_lifted", scope.synced) not in events and sees_steps(raw):
+    if (b"barrier_lifted", scope.synced) not in events and OURS in body:
         unread.append(
             f"the begin of epoch {scope.synced} in the log of Pod {name}, so it is not known whether its ranks report "
             "steps: kubelet has that part of the log no more"

@@ -42,4 +42,4 @@ async def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
             assert "inplace.cli.main" in modules
             assert modules & (HEAVY | OTHERS | unneeded) == set(), words
             assert len(modules) <= most, (words, len(modules))
-            assert "explain" not in words or "No watchdog is on" in said
+            assert "explain" not in words or "No rank has reported a step" in said
