@@ -15,11 +15,12 @@ from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import PlayedRank
+from inplace.common.protocol.link import Lifted
 from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
+from inplace.simulator.campaign.steps import StepStore
 from inplace.simulator.cluster.model_agent import ModelAgent, QuietLog
 from inplace.simulator.cluster.model_container import WorkerRun
 from inplace.simulator.cluster.model_runtime import ModelRuntime
@@ -57,6 +58,7 @@ class Machine(ModelRuntime):
         completes: workers end with 0 as soon as they run.
         watched: the workers' ranks, where the agents watch them.
         lockstep: the workers' training, where they save before a planned stop.
+        steps: that the workers save, where they do.
     """
 
     judge: Judge
@@ -71,6 +73,7 @@ class Machine(ModelRuntime):
     agents_made: int = 0
     watched: WatchedPods | None = None
     lockstep: Lockstep | None = None
+    steps: StepStore | None = None
 
     def disk(self, uid: str) -> Disk:
         """Return a Pod's volume."""
@@ -91,6 +94,8 @@ class Machine(ModelRuntime):
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Take its disk back, too."""
         self.disks.pop(sandbox.uid, None)
+        if self.steps is not None:
+            self.steps.lose(sandbox.uid)
         await super().remove_sandbox(sandbox)
 
     def saves(self, run: ContainerRun) -> SaveRequests | None:
@@ -102,11 +107,11 @@ class Machine(ModelRuntime):
 
     def make_worker(self, run: ContainerRun) -> Training:
         """Start a worker that has its container for itself."""
-        return Training(self, run.pod, None)
+        return Training(self, run.pod, None, Lifted(0))
 
-    def make_child(self, run: ContainerRun, epoch: int | None, played: PlayedRank | None, *, leaves: bool) -> Training:
+    def make_child(self, run: ContainerRun, epoch: int | None, lifted: Lifted, *, leaves: bool) -> Training:
         """Start a worker below a guard."""
-        return Training(self, run.pod, epoch, played, leaves=leaves)
+        return Training(self, run.pod, epoch, lifted, leaves=leaves)
 
     def make_agent(self, run: ContainerRun) -> AgentContainer:
         """Start an agent; its settings are right."""
@@ -119,7 +124,7 @@ class Training(WorkerRun):
     """A worker's run; the judge is called at its start and at its end.
 
     Args:
-        played: what it is in a group with spares.
+        lifted: what it is told: its rank in a group with spares, and from which step it goes on.
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
     """
 
@@ -130,7 +135,7 @@ class Training(WorkerRun):
         machine: Machine,
         pod: KubeObject,
         epoch: int | None,
-        played: PlayedRank | None = None,
+        lifted: Lifted,
         *,
         leaves: bool = False,
     ) -> None:
@@ -138,10 +143,13 @@ class Training(WorkerRun):
         self._leaves = leaves
         self.pod = pod
         machine.workers[pod["metadata"]["uid"]] = self
-        machine.judge.worker_started(pod, epoch, played)
+        machine.judge.worker_started(pod, epoch, lifted.played)
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
+        self.steps = None
         if machine.completes:
             self.end(0)
+        elif machine.steps is not None and epoch is not None:
+            self.steps = machine.judge.resume.start(machine.steps, pod, epoch, lifted)
         elif machine.lockstep is not None and epoch is not None:
             machine.lockstep.joined(pod["metadata"]["uid"], self, epoch)
 
@@ -152,6 +160,8 @@ class Training(WorkerRun):
             del self._machine.workers[self.pod["metadata"]["uid"]]
             if self.ranks is not None:
                 self.ranks.end()
+            if self.steps is not None:
+                self.steps.end()
             if not self._leaves:
                 self._machine.judge.worker_stopped(self.pod)
 
@@ -240,7 +250,7 @@ def agent_client(pod: KubeObject) -> str:
 def _config(machine: Machine, run: ContainerRun) -> AgentConfig:
     """Read the environment; a newer epoch on the disk replaces PREVIOUS_EPOCH, as in the program."""
     config, uid = AgentConfig.from_env(run.env), run.pod["metadata"]["uid"]
-    disk, watched = machine.disk(uid), machine.watched
+    disk, files = machine.disk(uid), machine.watched or machine.steps
     (announced, _), (ran, _) = disk.recall(), disk.recall_run()
     known = [epoch for epoch in (config.previous_epoch, announced) if epoch is not None]
     return replace(
@@ -248,5 +258,5 @@ def _config(machine: Machine, run: ContainerRun) -> AgentConfig:
         previous_epoch=max(known, default=None),
         reached_epoch=max(ran or 0, (announced or 1) - 1),
         ran_epoch=ran or 0,
-        progress_dir=str(watched.folder(uid)) if watched is not None else "",
+        progress_dir=str(files.folder(uid)) if files is not None else "",
     )

@@ -20,7 +20,8 @@ from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.member_rules import MemberRules
 from inplace.simulator.campaign.process import current_process
-from inplace.simulator.campaign.slots import Slot, place_of, slot_of, slots_of
+from inplace.simulator.campaign.resume_rules import ResumeRules
+from inplace.simulator.campaign.slots import Slot, jobset_of, place_of, slot_of, slots_of
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 from inplace.simulator.cluster.timeline import own_status
@@ -132,12 +133,13 @@ class Judge:
         self._ended: dict[str, int] = {}  # uids of Pods that ended or are being deleted, with the revision that says so
         self._vanished: set[str] = set()  # uids of Pods that were deleted BEFORE their phase was Succeeded or Failed
         self.members = MemberRules(self.breaks)
+        self.resume = ResumeRules(self.breaks)
         self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
     def worker_started(self, pod: KubeObject, epoch: int | None, played: PlayedRank | None = None) -> None:
         """Judge the start of a worker; `epoch` comes from its environment, None when that names none."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        jobset, slot = _jobset_of(pod), slot_of(pod)
+        jobset, slot = jobset_of(pod), slot_of(pod)
         epoch = self._epochs.get(uid, 0) if epoch is None else epoch
         history = self.histories[jobset]
         self.trace.add("worker", f"{name} starts in epoch {epoch}")
@@ -192,7 +194,7 @@ class Judge:
 
     def note_cause_of(self, pod: KubeObject, count: int = 1) -> None:
         """Count what may end an epoch of a Pod's JobSet, unless the Pod is a spare."""
-        jobset = _jobset_of(pod)
+        jobset = jobset_of(pod)
         history = self.histories[jobset]
         history.note_cause(slot_of(pod), self.members.of(jobset, history.synced), count)
 
@@ -246,6 +248,7 @@ class Judge:
             self.breaks(S4, f"{was} became S={synced} D={deprecated}")
         history.grown += synced > history.synced
         self.members.observe(obj, (history.synced, history.deprecated), (synced, deprecated), exact=self.clocks_agree)
+        self.resume.observe(obj, synced)
         if synced > history.synced and synced == deprecated:
             history.free += 1  # skipped: no worker starts in it, and the restart goes on
             history.causes += own_status(obj).get(wire.MEMBERS_FIELD) is not None  # by a controller that is new
@@ -319,7 +322,7 @@ class Judge:
         ended = event.type == "DELETED" or "deletionTimestamp" in meta or _phase(obj) in ("Succeeded", "Failed")
         if ended and uid not in self._ended:
             self._ended[uid] = event.revision
-            history = self.histories[_jobset_of(obj)]
+            history = self.histories[jobset_of(obj)]
             self.note_cause_of(obj)
             history.free += _is_disrupted(obj)
             if history.sending > history.synced:
@@ -331,12 +334,12 @@ class Judge:
                 self._vanished.add(uid)
         else:
             self._pods[uid] = obj
-        history, text = self.histories[_jobset_of(obj)], _epoch_text(obj)
+        history, text = self.histories[jobset_of(obj)], _epoch_text(obj)
         if by.startswith("agent/"):
             if not self._judge_telling(history, meta):  # it announced, maybe what a user had written already
                 slot, self._epochs[uid] = slot_of(obj), int(text)
                 history.announced[slot] = max(int(text), history.announced.get(slot, 0))
-                self.members.note_announced(_jobset_of(obj), slot, int(text))
+                self.members.note_announced(jobset_of(obj), slot, int(text))
         elif before is not None and text != _epoch_text(before):
             history.forged.add((slot_of(obj), text))
 
@@ -376,11 +379,6 @@ class Judge:
 def _is_of(use: KubeObject, epoch: int) -> bool:
     """Return whether a use of an escalation step replaces a Pod in the restart to an epoch."""
     return use.get("epoch") == epoch and bool(use.get("podUid"))
-
-
-def _jobset_of(pod: KubeObject) -> str:
-    meta = pod["metadata"]
-    return str((meta.get("annotations") or {}).get(wire.JOBSET_UID) or (meta.get("labels") or {}).get(wire.JOBSET_UID))
 
 
 def _is_disrupted(pod: KubeObject) -> bool:

@@ -105,12 +105,12 @@ class MemberRules:
         """
         group = self._groups[jobset["metadata"]["uid"]]
         text = own_status(jobset).get(wire.MEMBERS_FIELD)
-        group.has_list |= text is not None
+        members = read_members(text)
+        group.has_list |= text is not None and not (members is not None and members.everyone)
         if not group.has_list:
-            return
+            return  # no spares: a list says only from which step all go on
         group.sizes |= sizes_of(jobset)
         now_s, (synced, deprecated) = asyncio.get_running_loop().time(), after
-        members = read_members(text)
         if synced > before[0]:
             group.synced_s = now_s
             if synced > deprecated:

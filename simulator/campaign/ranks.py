@@ -244,7 +244,7 @@ class WatchedPods:
         self.hung: set[Ranks] = set()  # of workers that have not ended
         self.kind = rng.choice((OURS, OURS, NUMBER, TOUCH))
         self._rng = rng
-        self._root = Path(tempfile.mkdtemp(prefix="inplace-ranks-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
+        self._root = Path(tempfile.mkdtemp(prefix="inplace-ranks-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
 
     def folder(self, uid: str) -> Path:
         """Return where the ranks of a Pod write."""
@@ -271,4 +271,4 @@ class WatchedPods:
         return LateWork(work, self._rng.uniform(0.0, self.late_s_max) if is_late else 0.0)
 
 
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a private folder below it; a disk would take most of a run's time
+IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a private folder below it; a disk would take most of a run's time

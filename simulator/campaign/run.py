@@ -164,8 +164,9 @@ def run_scenario(
         violation = violation or ViolationError(PROGRAM, repr(_first(group)))
     assert world is not None
     watched = world.machine.watched
-    if watched is not None:
-        watched.close()
+    for files in (watched, world.machine.steps):
+        if files is not None:
+            files.close()
     violation = world.judge.violation or violation
     return Outcome(
         seed,

@@ -51,6 +51,7 @@ SHORT = Timings(
 )
 
 
+SHARE_EVERY: Final = (2, 5, 1000)  # the last: never
 WAITS_S: Final = (0, 1, 3, 10, 60)  # of a barrier for more members
 BACKOFF: Final = "backoff=1,backoff-max=8"  # short, as all times of a campaign: a group comes together in 400 s
 
@@ -74,6 +75,7 @@ class Scenario:
         save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
         fence_after_s: of the supervisors' leases, as an annotation of the JobSet; None for none.
         members: how many Pods train, and for how long the barrier waits for the most; None: all do.
+        share_every: so many steps workers save in their Pods for one on storage that all can read; 0: they save none.
         completes: at the end, workers end with success and the JobSet completes.
     """
 
@@ -92,6 +94,7 @@ class Scenario:
     save_within_s: int = 0
     fence_after_s: int | None = None
     members: MemberPolicy | None = None
+    share_every: int = 0
     completes: bool = True
 
     @property
@@ -133,6 +136,7 @@ class Scenario:
             f"{self.servers} API servers (lag up to {lags} s), {self.controllers} controllers"
             + (", Pods are replaced early" if self.replaces_early else "")
             + (f", {_in_words(self.members)}" if self.members is not None else "")
+            + (f", each {self.share_every}th step is shared" if self.share_every else "")
             + (f", hangs after {self.limits.stall_after_s:g} s" if self.limits is not None else "")
         )
 
@@ -159,7 +163,9 @@ def draw_scenario(rng: Random) -> Scenario:
         scenario = replace(scenario, limits=draw_limits(rng))
     is_process = scenario.mode is Mode.CONTAINERS and rng.random() < 0.5
     scenario = replace(scenario, mode=Mode.PROCESS) if is_process else scenario
-    return with_members(scenario, rng) if rng.random() < 0.5 else scenario
+    scenario = with_members(scenario, rng) if rng.random() < 0.5 else scenario
+    saves = scenario.mode.is_guarded and scenario.limits is None and rng.random() < 0.5  # a watchdog has other files
+    return replace(scenario, share_every=rng.choice(SHARE_EVERY)) if saves else scenario
 
 
 def with_members(scenario: Scenario, rng: Random) -> Scenario:

@@ -35,6 +35,12 @@ def slot_of(pod: KubeObject) -> Slot:
     return owner, str((meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, ""))
 
 
+def jobset_of(pod: KubeObject) -> str:
+    """Return the uid of the JobSet that a Pod belongs to."""
+    meta = pod["metadata"]
+    return str((meta.get("annotations") or {}).get(wire.JOBSET_UID) or (meta.get("labels") or {}).get(wire.JOBSET_UID))
+
+
 def slots_of(jobset: KubeObject) -> Iterator[Slot]:
     """Yield the slots that a JobSet's spec asks for."""
     for replicated in jobset["spec"]["replicatedJobs"]:

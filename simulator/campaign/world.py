@@ -32,6 +32,7 @@ from inplace.simulator.campaign.network import Network
 from inplace.simulator.campaign.process import Process, ProcessClock, outside
 from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
+from inplace.simulator.campaign.steps import StepStore
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
@@ -118,6 +119,8 @@ class World:
         )
         if scenario.limits is not None:
             self.machine.watched = WatchedPods(scenario.limits, self.random("ranks"))
+        if scenario.share_every:
+            self.machine.steps = StepStore(scenario.share_every, self.random("steps"))
         self.controllers: dict[str, Process] = {}
         self.controller_clocks = [ProcessClock(VIRTUAL_EPOCH_S) for _ in range(scenario.controllers)]
         self.components = Components(
@@ -169,9 +172,11 @@ class World:
     def _excuse_announcement(self, client: str, request: Request) -> None:
         """Count a cause where a lost answer may cost a restart.
 
-        Beside spares the answer says whether an announcement was counted; the next one may be too late (docs/adr/0107).
+        Where lists are written the answer says whether an announcement was counted; the next one may be too late
+        (docs/adr/0107).
         """
-        if self.scenario.members is not None and request.method == "PATCH" and client.startswith("agent/"):
+        has_lists = self.scenario.members is not None or self.scenario.share_every
+        if has_lists and request.method == "PATCH" and client.startswith("agent/"):
             self.judge.note_cause()
 
     def note_fault(self, fault: str, what: str) -> None:

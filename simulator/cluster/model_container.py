@@ -13,7 +13,7 @@ from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import PlayedRank
+from inplace.common.protocol.link import Lifted
 from inplace.simulator.cluster.model_link import PodLink
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
@@ -38,7 +38,7 @@ class ModelMachine:
         """Start a worker that has its container for itself."""
         raise NotImplementedError
 
-    def make_child(self, run: ContainerRun, epoch: int | None, played: PlayedRank | None, *, leaves: bool) -> WorkerRun:
+    def make_child(self, run: ContainerRun, epoch: int | None, lifted: Lifted, *, leaves: bool) -> WorkerRun:
         """Start a worker below a guard, in an epoch or None; `leaves`: something outlives it."""
         raise NotImplementedError
 

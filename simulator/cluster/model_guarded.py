@@ -26,7 +26,7 @@ from inplace.common.protocol.guard import (
     WorkerEnded,
     step,
 )
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Message, PlayedRank, Started
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Message, Started
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer, WorkerRun
 from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.pod_spec import Probe
@@ -41,7 +41,7 @@ class GuardedContainer(StayingContainer):
         self._link = machine.link(self.uid)
         self._saves = machine.saves(run)
         self._state = GuardState()
-        self._played: PlayedRank | None = None  # of the lift that stands
+        self._lifted = Lifted(0)  # that stands
         self._worker = ChildWorker(self._make_child)
         self._sweeping: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -83,10 +83,10 @@ class GuardedContainer(StayingContainer):
         if self._reads:
             self._take(event)
 
-    def play(self, played: PlayedRank | None) -> None:
-        """Take in what the next worker is in its group; a lift beside a worker says nothing."""
+    def prepare(self, lifted: Lifted) -> None:
+        """Take in what the next worker is told; a lift beside a worker says nothing."""
         if self._reads and self._state.phase == WAITING:
-            self._played = played
+            self._lifted = lifted
 
     def complete(self) -> None:
         """End with 0, if no worker runs: the group has completed."""
@@ -131,7 +131,7 @@ class GuardedContainer(StayingContainer):
         self.end(code)
 
     def _make_child(self, epoch: int | None) -> WorkerRun:
-        return self._machine.make_child(self.run, epoch, self._played, leaves=self._state.stays)
+        return self._machine.make_child(self.run, epoch, self._lifted, leaves=self._state.stays)
 
     def _say(self, message: Message) -> None:
         if self._link.agent is not None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from inplace.agent.link.server import GuardServer, Listener
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
-from inplace.common.protocol.link import Completed, Leaving, Lifted, Message, PlayedRank, Signal, TakeStacks
+from inplace.common.protocol.link import Completed, Leaving, Lifted, Message, Signal, TakeStacks
 from inplace.common.wire.names import DEPTH_PROCESS
 
 
@@ -25,8 +25,8 @@ class LinkedGuard(Protocol):
     def hear(self, event: Event) -> None:
         """Take in an event of the link."""
 
-    def play(self, played: PlayedRank | None) -> None:
-        """Take in what the worker is that the next lift starts."""
+    def prepare(self, lifted: Lifted) -> None:
+        """Take in what the worker is told that the next lift starts."""
 
     def complete(self) -> None:
         """End with 0, if no worker runs: the group has completed."""
@@ -86,8 +86,8 @@ class ModelServer(GuardServer):
         if guard is None or peer != self._number or self._link.agent is not self:
             return
         match message:
-            case Lifted(epoch, played):
-                guard.play(played)
+            case Lifted(epoch):
+                guard.prepare(message)
                 guard.hear(BarrierLifted(epoch))
             case Signal(number):
                 guard.hear(AgentSignal(number))

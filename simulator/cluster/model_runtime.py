@@ -20,7 +20,7 @@ from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.host import STARTING
 from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import PlayedRank
+from inplace.common.protocol.link import Lifted
 from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_agent import ModelAgent, options_of
@@ -123,7 +123,7 @@ class TimedRuntime(ModelRuntime):
         self,
         run: ContainerRun,
         epoch: int | None,
-        played: PlayedRank | None,  # noqa: ARG002
+        lifted: Lifted,  # noqa: ARG002
         *,
         leaves: bool,  # noqa: ARG002
     ) -> TimedRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace as changed
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from inplace.common.protocol.resume import Resume, Saved
 from inplace.common.protocol.slot import Shape
 from tests.model.configurations import kinds
 from tests.model.resume import ResumeConfig, explore_resume
-from tests.planted.bug import checked
+from tests.planted.bug import Bug, checked
 from tests.planted.mistake import Mistake, instead_of
 
 Chosen = Resume | None
@@ -51,6 +52,11 @@ def _is_always_the_same(original: Callable[..., Chosen], pods: Pods, *, same: bo
 def _is_always_local(original: Callable[..., Chosen], pods: Pods, *, same: bool, tellers: Pods) -> Chosen:
     found = original(pods, same=same, tellers=tellers)
     return found and replace(found, local=True)
+
+
+def _is_always_shared(original: Callable[..., Chosen], pods: Pods, *, same: bool, tellers: Pods) -> Chosen:
+    found = original(pods, same=same, tellers=tellers)
+    return found and replace(found, local=False)
 
 
 def _in_verdict(wrong: Callable[[AgentState], bool]) -> Mistake:
@@ -90,15 +96,27 @@ def _keeps_newer(original: object, local: tuple[int, ...], resume: Chosen) -> tu
     return local if resume is not None and resume.local else ()
 
 
+RESUME_STORIES: Final = "resume_steps"
 _SHARED: Final = {"shared": True, "steps": 1}
 _SPARES: Final = {"plain": False, "sizes": Sizes(1, 2), "is_patient": False, "steps": 1}
 
+
+def _hunted(name: str, world: Callable[[], Any], mistake: Mistake) -> Bug:
+    """Return a bug that the model, the campaign and the stories find."""
+    return changed(checked(name, world, mistake, stories=RESUME_STORIES), faults=())
+
+
 RESUME_BUGS: Final = (
-    checked("resume: a step that one member has is local to all", _shown_by(1, "worker"), _chosen_from(_joined)),
-    checked(
+    _hunted("resume: a step that one member has is local to all", _shown_by(1, "worker"), _chosen_from(_joined)),
+    _hunted(
         "resume: a member that has nothing is not asked",
         _shown_by(1, "delete"),
         _chosen_from(lambda pods: [saved for saved in pods if saved is not None]),
+    ),
+    _hunted(
+        "resume: a step that the Pods have themselves is told as a shared one",
+        _shown_by(1, "worker"),
+        instead_of(resume.choose_resume, _is_always_shared),
     ),
     checked(
         "resume: old copies are kept whatever the group went on from",
@@ -114,11 +132,13 @@ RESUME_BUGS: Final = (
         "resume: a step that could not be loaded is told again",
         _shown_by(2, "worker unfit", **_SHARED),
         _chosen_from(_fit),
+        stories=RESUME_STORIES,
     ),
     checked(
         "resume: a shared step is taken for a local one",
         _shown_by(1, "worker", **_SHARED),
         instead_of(resume.choose_resume, _is_always_local),
+        stories=RESUME_STORIES,
     ),
     checked(
         "resume: an announcement that was not counted lifts by the list",
@@ -149,5 +169,6 @@ RESUME_BUGS: Final = (
         "resume: a local step counts for any rank and any size",
         _shown_by(2, "delete worker", **_SPARES),
         instead_of(resume.choose_resume, _is_always_the_same),
+        stories=RESUME_STORIES,
     ),
 )

@@ -20,7 +20,7 @@ from tests.stories.story import red
 
 MODELLED = 22  # on what happened to other projects
 PLANTED = {
-    Area.PROTOCOL: 17,
+    Area.PROTOCOL: 20,
     Area.AGENT: 9,
     Area.WATCHDOG: 4,
     Area.INFORMER: 5,

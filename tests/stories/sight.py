@@ -105,6 +105,8 @@ def _epochs(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             shown = (
                 "nobody: the epoch is skipped" if members.skipped else f"{members.size}{_per_job(members)}{exchanged}"
             )
+            if members.resume is not None:
+                shown += f", from the {members.resume.kind} step {members.resume.step}"
             yield f"members {scope}".rstrip(": "), f"{scope}members: {shown}"
         if (saving := part.get(wire.SAVING)) is not None:
             yield (

@@ -21,6 +21,7 @@ from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NODES, PODS, WORKLOADS, KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.members import Members
+from inplace.common.protocol.resume import NOTHING, Saved
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from inplace.common.wire.last_line import last_line_text
@@ -281,13 +282,18 @@ class StoryWorld(Vocabulary):
 
         `announce 2 p0 plain=1`: by an agent that reads no members.
 
+        `announce 2 p0 local=42.41 shared=40 unfit=42`: with the steps that the Pod can load, and one that it cannot.
+
         `announce 2 p0 code=1 line="ValueError: 7" at=3`: how its worker ended, its last line, and when.
         """
         plain = told.pop("plain", "")
+        local, shared, unfit = (told.pop(name, "") for name in ("local", "shared", "unfit"))
+        steps = tuple(int(step) for step in local.split(".") if step)
+        saved = Saved(steps, int(shared) if shared else None, int(unfit) if unfit else None)
         phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
         said = {wire.LAST_LINE: last_line_text(int(epoch) - 1, await self._moment_s(at), line)} if at else {}
         for _, name in self._slots(pods):
-            announced = wire.epoch_annotations(int(epoch)) if plain else self._announcement(name, int(epoch))
+            announced = wire.epoch_annotations(int(epoch)) if plain else self._announcement(name, int(epoch), saved)
             await self._crew.annotate(name, announced | {wire.PHASES: phases} | said)
             await self._scene.see()
 
@@ -512,12 +518,11 @@ class StoryWorld(Vocabulary):
             with suppress(NotFound):  # the JobSet failed meanwhile
                 await self._crew.set_worker(pod, run=epoch)
 
-    def _announcement(self, pod: str, epoch: int) -> dict[str, str]:
+    def _announcement(self, pod: str, epoch: int, saved: Saved = NOTHING) -> dict[str, str]:
         """Return the annotations of an announcement, as an agent of this group writes them."""
-        said = wire.epoch_annotations(epoch)
-        return said | (
-            {wire.RAN: announcement_text(epoch, Announced(self._ran.get(pod, 0)))} if self._has_spares else {}
-        )
+        told = Announced(self._ran.get(pod, 0), saved)
+        ran = {wire.RAN: announcement_text(epoch, told)} if self._has_spares or saved != NOTHING else {}
+        return wire.epoch_annotations(epoch) | ran
 
     @property
     def _has_spares(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
-from inplace.common.protocol.link import PlayedRank
+from inplace.common.protocol.link import Lifted
 from inplace.simulator.cluster.model_container import ModelMachine
 from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.model_worker import TimedRun
@@ -30,7 +30,7 @@ class NotedMachine(ModelMachine):
         super().__init__(clock=LoopClock(), rng=Random(1), timings=Timings(), transport_for=lambda _: None)  # type: ignore[arg-type,return-value]
         self.started: list[int | None] = []
 
-    def make_child(self, run: ContainerRun, epoch: int | None, played: PlayedRank | None, *, leaves: bool) -> TimedRun:
+    def make_child(self, run: ContainerRun, epoch: int | None, lifted: Lifted, *, leaves: bool) -> TimedRun:
         """Note a start."""
         self.started.append(epoch)
         return TimedRun(self, lambda: None, None, lambda _: None)
