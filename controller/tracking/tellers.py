@@ -143,7 +143,7 @@ class RestartTimer:
 
 def _who(ranks: Members | None, size: int) -> str:
     """Say who is there."""
-    if ranks is None:
+    if ranks is None or ranks.everyone:
         return f"all {size} pods"
     return (
         f"{ranks.size} {noun_of(ranks, 2)}"
