@@ -21,7 +21,7 @@ from inplace.common.jobset.slow_ranks import slow_ranks_of_entry
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.members import Members
-from inplace.common.wire.notice import BUSY
+from inplace.common.wire.notice import BUSY, PAUSE
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.tracking.group import AcceptedStatus, Group
 from inplace.controller.tracking.scope_ledger import RestartTiming, ScopeLedger
@@ -194,7 +194,10 @@ class NoticeTeller:
                 continue
             is_busy = notice.kind == BUSY
             if not is_busy or (notice.scope, notice.epoch) not in busy:  # all ranks load: one Event an epoch says it
-                self.emit(jobset.raw, Note(TOLD_BUSY if is_busy else TOLD, str(notice), warning=not is_busy))
+                self.emit(
+                    jobset.raw,
+                    Note(TOLD_BUSY if is_busy else TOLD, str(notice), warning=notice.kind not in (BUSY, PAUSE)),
+                )
             if is_busy:
                 busy.add((notice.scope, notice.epoch))
             self.metrics.notices.labels(jobset.namespace, jobset.name, notice.kind).inc()

@@ -88,8 +88,12 @@ class PlayedNodes:
     async def add(self, name: str, *, is_played: bool = True, **labels: str) -> None:
         """Make a Ready Node with these labels, `__` stands for `/`; somebody else runs the Pods of one not played.
 
-        Such a Node has a taint of its name, so that only Pods that tolerate it run there.
+        Such a Node has a taint of its name, so that only Pods that tolerate it run there. One that an earlier test of
+        this control plane left cordoned takes Pods again.
         """
+        if name in self._names:
+            await self._client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+            return
         marked = {key.replace("__", "/"): value for key, value in labels.items()}
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **marked}}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played"}
