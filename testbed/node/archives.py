@@ -40,6 +40,7 @@ _SOURCES = (
     "images/*.py",
     "images/*.c",
     "inplace/*.py",
+    "inplace/integrations/*.py",
     "testbed/frameworks/jax.lock",
 )
 _LOCAL_SOURCES = ("archives.py", "pause", "worker")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from images.agent_root import FOR_SCRIPTS
 from images.build import BASE_LOCK, REPOSITORY, locked_base, main
 from images.build_once import BuildFailed
 
@@ -112,3 +113,10 @@ def test_a_lock_that_names_not_one_image_is_refused(text: str) -> None:
     """A lock without exactly one image is refused with the expected and the seen text."""
     with pytest.raises(BuildFailed, match=r"expected the name of one image in base\.lock, saw \["):
         locked_base(text)
+
+
+def test_the_build_has_every_file_that_a_script_imports() -> None:
+    """What images/agent_root.py packs for scripts, the Containerfile copies: a new folder is easily forgotten there."""
+    copied = re.findall(r"^COPY (inplace/\S+)", (REPOSITORY / "Containerfile").read_text(), re.MULTILINE)
+    missing = [name for name in FOR_SCRIPTS if not any(Path("inplace", name).match(pattern) for pattern in copied)]
+    assert missing == []
