@@ -110,7 +110,7 @@ class NoticeSender:
             return self._excused_until_s - self._clock.monotonic_s() > ANEW_SHARE * notice.value
         listed = self._of_kind(notice.kind)
         is_listed = any(entry.get("pod") == self._config.pod_name for entry in listed)
-        if notice.kind == PAUSE:  # it takes a stall back: nobody else heard of this silence
+        if notice.kind == PAUSE:  # it only takes back what the status lists: this Pod's stall
             return all(entry.get("pod") != self._config.pod_name for entry in self._of_kind(STALL))
         if notice.kind in (LOSS, STALL) and not is_listed:
             # Who was the first, or is furthest behind, tells even if other Pods have told already.

@@ -78,10 +78,10 @@ class StallWatch:
         if text == self._text:
             return
         self._text = text
-        from inplace.agent.settings.watch_settings import WatchSettings, annotated_limits
+        from inplace.agent.settings.watch_settings import annotated_limits
         from inplace.common.protocol.rank import StallSettings
 
-        own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
+        own = self._own_settings()
         last = self._watchdog.limits if self._watchdog is not None else StallSettings()
         limits, problem = annotated_limits(own, last, text)
         if problem:
@@ -131,11 +131,9 @@ class StallWatch:
                     await self._is_needed.wait()
             except TimeoutError:
                 if self._watchdog is None and await self._has_steps():
-                    from inplace.agent.settings.watch_settings import WatchSettings
                     from inplace.common.protocol.rank import StallSettings
 
-                    own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
-                    self._make_watchdog(own, StallSettings())
+                    self._make_watchdog(self._own_settings(), StallSettings())
 
     async def _has_steps(self) -> bool:
         """Say whether a rank has reported a step; False while an earlier look hangs."""
@@ -161,6 +159,11 @@ class StallWatch:
     def finish(self) -> str:
         """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""
         return self._watchdog.finish() if self._watchdog is not None else ""
+
+    def _own_settings(self) -> WatchSettings:
+        from inplace.agent.settings.watch_settings import WatchSettings
+
+        return self._config.watch or WatchSettings(folder=self._config.progress_dir)
 
     def _make_watchdog(self, own: WatchSettings, limits: StallSettings) -> None:
         self._is_needed.set()

@@ -26,7 +26,7 @@ from inplace.common.kube.timestamps import precise_time
 READ_BYTES_MAX: Final = 262_144  # of the log, from the begin of the epoch on
 KUBELET_S_MAX: Final = 5.0  # for the answer; one that hangs costs a look so long
 SKEW_S_MAX: Final = 10.0  # between the controller's clock and a node's; a line names its epoch: older ones do no harm
-OURS: Final = b'"event": "'  # of an agent that says what it sees; upstream's does not
+OURS: Final = b'"event": "'  # in each line of our agent's log, and in none of upstream's
 EVENTS: Final = re.compile(rb'"event": "(barrier_lifted|steps_begun)", "epoch": (\d+)')
 
 

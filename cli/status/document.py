@@ -183,7 +183,7 @@ def blame_text(last: LastRestart) -> str:
 
 
 def class_text(trigger: str | None, failure: Mapping[str, Any]) -> str:
-    """Return what was to blame for a failure, for the end of its line: " (memory)"; "" if nobody knows."""
+    """Return a failure's class for the end of its line, such as " (memory)"; "" if it is unknown."""
     return class_words(trigger_of({"trigger": trigger}), Failure.read(failure))
 
 
