@@ -28,7 +28,7 @@ from inplace.common.protocol.linked_worker import (
     Tell,
     step,
 )
-from inplace.common.protocol.stall import Stalled
+from inplace.common.protocol.stall import Silence
 
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 
@@ -115,17 +115,17 @@ class LinkedWorker:
         """Let the workers end by this signal."""
         self._take(SignalWorkers(number))
 
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+    async def examine(self, silent: Silence, pid: int | None) -> str | None:
         """Let the guards run their commands of --on-stall, for a bounded time.
 
         Args:
-            stalled: what was found.
+            silent: the rank that was found.
             pid: of the silent rank as its file says; None if it says none.
 
         Returns:
             What went wrong, "" when nothing did; None: there is no command.
         """
-        return await self._side_jobs.examine(stalled, pid)
+        return await self._side_jobs.examine(silent, pid)
 
     def take_stacks(self, request: int) -> None:
         """Let where the workers' ranks are be written to their logs, at most each `common.wire.stacks.ANSWER_S_MIN`.

@@ -26,7 +26,7 @@ from inplace.common.protocol.link import (
     TakeStacks,
     Unfit,
 )
-from inplace.common.protocol.stall import Stalled
+from inplace.common.protocol.stall import Silence
 
 CHECK_ANSWER_S: Final = 5.0  # a guard kills a check that takes too long, and says so
 COMMAND_ANSWER_S: Final = 0.5  # and a command that takes COMMAND_S_MAX
@@ -88,12 +88,12 @@ class SideJobs:
             except TimeoutError:
                 continue
 
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+    async def examine(self, silent: Silence, pid: int | None) -> str | None:
         """Let each guard that has a command run it; see `LinkedWorker.examine`."""
         waits = list(self._asked.items())
         if not waits:
             return None
-        message = Examine(pid if pid is not None and pid <= INT32_MAX else 0, round(stalled.silent_s))
+        message = Examine(pid if pid is not None and pid <= INT32_MAX else 0, round(silent.silent_s))
         for peer, answered in waits:
             answered.clear()
             self._server.tell(peer, message)

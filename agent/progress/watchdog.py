@@ -31,8 +31,8 @@ from inplace.common.protocol.stall import (
     Look,
     Looked,
     RunStallCommand,
+    Silence,
     StallCommandEnded,
-    Stalled,
     StallState,
     WorkerEnded,
     WorkerStarted,
@@ -69,7 +69,7 @@ class Watched(Protocol):
         """Let where its ranks are be written to its log."""
         return None
 
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:  # noqa: ARG002
+    async def examine(self, silent: Silence, pid: int | None) -> str | None:  # noqa: ARG002
         """Let a command look at it; see `agent.link.linked_worker`."""
         return None
 
@@ -213,9 +213,9 @@ class Watchdog:
                     await self._examine(action, worker)
                     self._state, found = step(self._state, StallCommandEnded())
                     self._is_on = False
-                    for stalled in found:
-                        assert isinstance(stalled, Stalled)
-                        on_stall(WorkerStalled(look.epoch or 0, max(1, round(stalled.silent_s)), stalled.step))
+                    for silent in found:
+                        assert isinstance(silent, Silence)
+                        on_stall(WorkerStalled(look.epoch or 0, max(1, round(silent.silent_s)), silent.step))
 
     def finish(self) -> str:
         """Look once more at the worker that ends; return how far it was, as the announcement carries it.
@@ -289,25 +289,25 @@ class Watchdog:
         In a hung collective every Pod finds the stall, up to two looks one after the other. A Pod with a command tells
         after so long and one look more, so that the commands of all of them have begun by then.
         """
-        stalled, began_s = self._state.found, self._clock.monotonic_s()
-        assert stalled is not None
-        self._report(stalled)
-        problem = await worker.examine(stalled, action.pid)
+        silent, began_s = self._state.found, self._clock.monotonic_s()
+        assert silent is not None
+        self._report(silent)
+        problem = await worker.examine(silent, action.pid)
         if problem is not None:
             took_s = round(self._clock.monotonic_s() - began_s, 3)
             self._log.warning("stall_examined", took_s=took_s, message=problem or None)
             hold_s = min((LATE_PERIODS + 1) * self.limits.period_s, COMMAND_S_MAX)
             await self._clock.sleep(max(0.0, began_s + hold_s - self._clock.monotonic_s()))
 
-    def _report(self, stalled: Stalled) -> None:
+    def _report(self, silent: Silence) -> None:
         self._log.warning(
             "worker_stalled",
             epoch=self._epoch,
-            rank=stalled.rank or None,
-            step=stalled.step,
-            silent_s=round(stalled.silent_s, 1),
-            limit_s=round(stalled.limit_s, 1),
-            busy=stalled.busy or None,
+            rank=silent.rank or None,
+            step=silent.step,
+            silent_s=round(silent.silent_s, 1),
+            limit_s=round(silent.limit_s, 1),
+            busy=silent.busy or None,
         )
 
 

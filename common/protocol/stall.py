@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 
 from inplace.common.bare.record import record, replace
-from inplace.common.bare.typed import Final
+from inplace.common.bare.typed import Callable, Final
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.learned_limit import LearnedLimits
 from inplace.common.protocol.rank import (
@@ -119,14 +119,14 @@ class RunStallCommand:
 
 
 @record
-class Stalled:
-    """The worker hangs, as seen in this Pod.
+class Silence:
+    """A rank that is, or was, silent for longer than its limit. As an action: report that the worker hangs.
 
     Args:
         rank: who is furthest behind of those beyond their limit; "" when no rank made itself known.
         step: its last one; None when unknown.
-        silent_s: since it was last seen to change, or since the start.
-        limit_s: the limit that is over.
+        silent_s: since it was last seen to change, or since the start; so far, or in all.
+        limit_s: the limit that is over: set, or learned.
         busy: the busy phase that it is in; "" outside of one.
     """
 
@@ -147,24 +147,7 @@ class LimitTooShort:
 
 
 Event = WorkerStarted | WorkerEnded | LimitsChanged | Excused | Looked | StallCommandEnded
-Action = RunStallCommand | Stalled | LimitTooShort
-
-
-@record
-class Silence:
-    """A rank that makes no step for longer than any did before, or did not.
-
-    Args:
-        rank: its name; "" where no rank made itself known.
-        step: its last one before; None when unknown.
-        silent_s: for how long, so far or in all.
-        limit_s: what was learned before.
-    """
-
-    rank: str
-    step: int | None
-    silent_s: float
-    limit_s: float
+Action = RunStallCommand | Silence | LimitTooShort
 
 
 @record
@@ -195,7 +178,7 @@ class StallState:
     ran: bool = False
     excused_until_s: float = 0.0
     ranks: tuple[RankState, ...] = ()
-    found: Stalled | None = None
+    found: Silence | None = None
     learned: LearnedLimits = LearnedLimits()
     pause: Silence | None = None
 
@@ -236,14 +219,7 @@ def nears_stall(state: StallState) -> bool:
     """Say whether a rank has been silent for most of its limit: time to see where it is, BEFORE anybody ends it."""
     if state.phase is not StallPhase.WATCHING:
         return False
-    if not state.was_heard:
-        start_s = state.settings.start_stall_after_s
-        is_near = start_s is not None and state.watched_s - state.excused_until_s > NEAR * start_s
-        return is_near or silence(state, NEAR) is not None
-    limits = ((rank, limit_s(rank, state.settings, state.watched_s)) for rank in state.ranks)
-    if any(allowed_s is not None and _silent_s(state, rank) > NEAR * allowed_s for rank, allowed_s in limits):
-        return True
-    return silence(state, NEAR) is not None
+    return _beyond_set(state, NEAR) is not None or silence(state, NEAR) is not None
 
 
 def silence(state: StallState, share: float = 1.0) -> Silence | None:
@@ -255,19 +231,33 @@ def silence(state: StallState, share: float = 1.0) -> Silence | None:
     """
     if state.phase is StallPhase.OFF:
         return None
+    return _beyond(state, share, state.learned.start_limit_s, lambda rank: _learned_s(state.learned, rank))
+
+
+def _beyond_set(state: StallState, share: float = 1.0) -> Silence | None:
+    """Return the same of the limits that somebody set."""
+    settings = state.settings
+    return _beyond(state, share, settings.start_stall_after_s, lambda rank: limit_s(rank, settings, state.watched_s))
+
+
+def _beyond(
+    state: StallState, share: float, start_s: float | None, limit_of: Callable[[RankState], float | None]
+) -> Silence | None:
+    """Return the rank that is furthest behind of those that are silent for more than a share of their limit."""
     if not state.was_heard:
-        start_s = state.learned.start_limit_s
         silent_s = state.watched_s - state.excused_until_s
-        return Silence("", None, silent_s, start_s) if start_s is not None and silent_s > share * start_s else None
+        return (
+            Silence("", None, state.watched_s, start_s) if start_s is not None and silent_s > share * start_s else None
+        )
     over = []
     for rank in state.ranks:
-        allowed_s = _learned_s(state.learned, rank)
+        allowed_s = limit_of(rank)
         if allowed_s is not None and _silent_s(state, rank) > share * allowed_s:
             over.append((rank, allowed_s))
     if not over:
         return None
     rank, allowed_s = min(over, key=lambda found: behind(found[0]))
-    return Silence(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s)
+    return Silence(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s, rank.seen.busy)
 
 
 def _learned_s(learned: LearnedLimits, rank: RankState) -> float | None:
@@ -295,8 +285,8 @@ def _looked(state: StallState, now_s: float, look: Look) -> tuple[StallState, tu
     if state.phase is not StallPhase.WATCHING:
         return state, ()
     state, advice = _advise(state)
-    found = _find_stall(state, look)
-    if found is None:
+    found = _beyond_set(state)
+    if found is None or (look.left_out and not state.was_heard):  # a file that was left out may be that of a rank
         return state, advice
     pid = next((rank.seen.pid for rank in state.ranks if rank.seen.name == found.rank), None)
     return replace(state, phase=StallPhase.ASKING, found=found), (*advice, RunStallCommand(found.rank, pid))
@@ -356,21 +346,3 @@ def _advise(state: StallState) -> tuple[StallState, tuple[Action, ...]]:
             advice = LimitTooShort(rank.seen.name, rank.fastest_s, STEP_TIME_FACTOR * rank.fastest_s)
             return replace(state, has_advised=True), (advice,)
     return state, ()
-
-
-def _find_stall(state: StallState, look: Look) -> Stalled | None:
-    """Return the stall that this look shows, if any."""
-    start_s = state.settings.start_stall_after_s
-    if not state.was_heard:
-        if start_s is None or look.left_out or state.watched_s - state.excused_until_s <= start_s:
-            return None
-        return Stalled("", None, state.watched_s, start_s)
-    over = []
-    for rank in state.ranks:
-        allowed_s = limit_s(rank, state.settings, state.watched_s)
-        if allowed_s is not None and _silent_s(state, rank) > allowed_s:
-            over.append((rank, allowed_s))
-    if not over:
-        return None
-    rank, allowed_s = min(over, key=lambda found: behind(found[0]))
-    return Stalled(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s, rank.seen.busy)

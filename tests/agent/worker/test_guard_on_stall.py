@@ -14,7 +14,7 @@ from inplace.agent.link.side_jobs import COMMAND_ANSWER_S, SideJobs
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, Message
-from inplace.common.protocol.stall import Stalled
+from inplace.common.protocol.stall import Silence
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import finished
 from tests.agent.progress.test_watchdog import STEPS, failures, last_step, stopped_below_a_guard
@@ -24,7 +24,7 @@ from tests.agent.test_process_depth import pod
 from tests.agent.worker.test_on_stall import until_gone
 
 WORDS = "$INPLACE_STALL_PID $INPLACE_STALL_SILENT_S"
-STALLED = Stalled("rank-0", 41, 10.5, 10.0)
+STALLED = Silence("rank-0", 41, 10.5, 10.0)
 
 
 @pytest.mark.asyncio

@@ -21,8 +21,8 @@ from inplace.common.protocol.stall import (
     Look,
     Looked,
     RunStallCommand,
+    Silence,
     StallCommandEnded,
-    Stalled,
     StallPhase,
     StallState,
     WorkerEnded,
@@ -49,7 +49,7 @@ def test_no_healthy_worker_is_called_hung(seeds: range) -> None:
         rng = Random(seed)
         schedule = healthy_schedule(rng)
         for at_s, _, actions in watch(schedule.settings, schedule.ranks, look_times(rng, schedule, pauses=True)):
-            assert not any(isinstance(action, Stalled) for action in actions), f"seed {seed} at {at_s}: {actions}"
+            assert not any(isinstance(action, Silence) for action in actions), f"seed {seed} at {at_s}: {actions}"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_rank_that_stops_is_found(seed: int) -> None:
             if at_s > last.at_s + 500 * period_s:
                 return
             continue
-        if stalls := [action for action in actions if isinstance(action, Stalled)]:
+        if stalls := [action for action in actions if isinstance(action, Silence)]:
             assert stalls[0].rank == "rank-0"
             assert stalls[0].step == last.step
             assert stalls[0].limit_s == limit_s
@@ -107,7 +107,7 @@ def test_a_stall_is_found_ten_seconds_after_the_last_step() -> None:
     dog = Watchdog()
     assert dog.work(5) == []
     took_s, actions = dog.until(rank(number=5, changed=False))
-    assert actions == (Stalled("rank-0", 5, 10.5, 10.0),)
+    assert actions == (Silence("rank-0", 5, 10.5, 10.0),)
     assert took_s == 10.0
     assert dog.until(rank(number=5, changed=False), looks_max=100)[1] == ()
     assert dog.look(rank(number=6)) == ()
@@ -124,7 +124,7 @@ def test_a_command_runs_before_the_report() -> None:
     assert actions == (RunStallCommand("rank-0", 77),)
     assert dog.look(rank(number=6, pid=77)) == ()
     dog.state, actions = step(dog.state, StallCommandEnded())
-    assert actions == (Stalled("rank-0", 5, 10.5, 10.0),)
+    assert actions == (Silence("rank-0", 5, 10.5, 10.0),)
     assert step(dog.state, StallCommandEnded()) == (dog.state, ())
 
 
@@ -151,7 +151,7 @@ def test_without_limits_nothing_is_a_stall() -> None:
 
 def test_a_start_without_any_sign_is_a_stall_of_nobody() -> None:
     """After the start's limit; not before, and not where a look may have left the right file out."""
-    assert Watchdog(BOTH).until() == (60.5, (Stalled("", None, 60.5, 60.0),))
+    assert Watchdog(BOTH).until() == (60.5, (Silence("", None, 60.5, 60.0),))
     assert Watchdog(TEN).until(looks_max=10_000)[1] == ()
     dog = Watchdog(BOTH)
     for _ in range(1_000):
@@ -164,7 +164,7 @@ def test_a_compilation_has_its_own_limit_and_the_start_goes_on_after_it() -> Non
     compiling: dict[str, Any] = {"begun": False, "busy": "compile", "busy_s_max": 600}
     dog.look(rank(number=None, **compiling))
     took_s, actions = dog.until(rank(number=None, changed=False, **compiling))
-    assert (took_s, actions) == (600.5, (Stalled("rank-0", None, 600.5, 600.0, "compile"),))
+    assert (took_s, actions) == (600.5, (Silence("rank-0", None, 600.5, 600.0, "compile"),))
 
     dog = Watchdog(BOTH)
     dog.look(rank(number=None, **compiling))
@@ -179,7 +179,7 @@ def test_the_first_lines_of_a_log_are_not_the_first_step() -> None:
     dog = Watchdog(BOTH)
     for _ in range(5):
         dog.look(rank("log", None))
-    assert dog.until(rank("log", None, changed=False))[1] == (Stalled("log", None, 58.0, 10.0),)
+    assert dog.until(rank("log", None, changed=False))[1] == (Silence("log", None, 58.0, 10.0),)
 
 
 def test_a_step_back_and_a_touch_are_progress() -> None:
@@ -206,7 +206,7 @@ def test_a_rank_that_exits_by_itself_or_whose_file_is_gone_is_not_waited_for() -
 def test_a_file_that_never_changed_is_no_rank() -> None:
     """Whatever it says: a stale file cannot trigger, nor keep the start's limit away."""
     dog = Watchdog(BOTH)
-    assert dog.until(rank("old", 9, changed=False))[1] == (Stalled("", None, 60.5, 60.0),)
+    assert dog.until(rank("old", 9, changed=False))[1] == (Silence("", None, 60.5, 60.0),)
     assert last_progress(dog.state) == LastProgress(None, 60.5), "a first step was waited for"
 
 
@@ -229,7 +229,7 @@ def test_the_rank_at_the_lowest_step_is_named() -> None:
     looks = (rank("a", 6, changed=False), rank("b", 5, changed=False), rank("log", None, changed=False))
     assert dog.look(*looks, after_s=0.5) == ()
     _, (found,) = dog.until(*looks)
-    assert found == Stalled("b", 5, 10.5, 10.0)
+    assert found == Silence("b", 5, 10.5, 10.0)
     assert last_progress(dog.state) == LastProgress(5, 10.5)
 
 
@@ -239,7 +239,7 @@ def test_a_limit_below_the_step_is_said_after_three_steps() -> None:
     assert dog.work(4, step_s=20.0) == [LimitTooShort("rank-0", 20.0, 40.0)]
     assert dog.work(4, step_s=20.0) == []
     _, (found,) = dog.until(rank(number=4, changed=False))
-    assert found == Stalled("rank-0", 4, 40.5, 40.0)
+    assert found == Silence("rank-0", 4, 40.5, 40.0)
 
 
 def test_a_rank_that_counts_samples_has_its_first_steps() -> None:
@@ -260,7 +260,7 @@ def test_slow_first_steps_alone_do_not_make_a_limit_too_short() -> None:
     dog = Watchdog()
     dog.work(2, step_s=30.0)
     assert dog.work(10, step_s=1.0) == []
-    assert dog.until(rank(number=10, changed=False))[1] == (Stalled("rank-0", 10, 10.5, 10.0),)
+    assert dog.until(rank(number=10, changed=False))[1] == (Silence("rank-0", 10, 10.5, 10.0),)
 
 
 def test_busy_times_do_not_measure_steps() -> None:
@@ -281,7 +281,7 @@ def test_a_limit_for_a_worker_that_hangs_holds_at_once() -> None:
         watchdog.look(hangs)
         took_s, _ = watchdog.until(replace(hangs, changed=False), looks_max=20)
         stalled_s, actions = watchdog.until(replace(hangs, changed=False))
-        assert any(isinstance(found, Stalled) for found in actions)
+        assert any(isinstance(found, Silence) for found in actions)
         assert took_s + stalled_s == pytest.approx(expected_s, abs=1.5)
 
 
@@ -331,7 +331,7 @@ def test_a_limit_that_changes_holds_for_the_worker_that_runs() -> None:
     dog.state, _ = step(dog.state, LimitsChanged(StallSettings(20.0)))
     assert dog.until(rank(number=4, changed=False), looks_max=15)[1] == ()
     dog.state, _ = step(dog.state, LimitsChanged(StallSettings(10.0)))
-    assert dog.until(rank(number=4, changed=False), looks_max=10)[1] == (Stalled("rank-0", 4, 19.0, 10.0),)
+    assert dog.until(rank(number=4, changed=False), looks_max=10)[1] == (Silence("rank-0", 4, 19.0, 10.0),)
 
     dog = Watchdog()
     dog.work(4, step_s=4.0)
@@ -357,7 +357,7 @@ def test_a_long_silence_is_seen_well_before_it_is_a_stall() -> None:
     dog = Watchdog()
     dog.work(5)
     near = list[bool]()
-    while not any(isinstance(action, Stalled) for action in dog.look(rank(number=5, changed=False))):
+    while not any(isinstance(action, Silence) for action in dog.look(rank(number=5, changed=False))):
         near.append(nears_stall(dog.state))
     assert near == sorted(near)
     assert 0.2 * len(near) < sum(near) < 0.3 * len(near)

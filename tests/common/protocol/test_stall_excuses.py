@@ -8,7 +8,7 @@ from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.protocol.stall import (
     Excused,
-    Stalled,
+    Silence,
     StallState,
     nears_stall,
     step,
@@ -28,7 +28,7 @@ def test_a_busy_rank_excuses_those_that_wait_for_it() -> None:
     goes_on = rank("rank-0", 20)
     watchdog.look(goes_on, still[1])
     took_s, actions = watchdog.until(replace(goes_on, changed=False), still[1])
-    assert any(isinstance(found, Stalled) for found in actions)
+    assert any(isinstance(found, Silence) for found in actions)
     assert took_s > 9.0
 
 
@@ -43,7 +43,7 @@ def test_a_busy_rank_excuses_within_its_limit_alone() -> None:
         waits = rank("rank-1", 20)
         watchdog.look(busy, waits)
         took_s, actions = watchdog.until(replace(busy, changed=False), replace(waits, changed=False), looks_max=200)
-        assert [found.rank for found in actions if isinstance(found, Stalled)] == [named]
+        assert [found.rank for found in actions if isinstance(found, Silence)] == [named]
         assert took_s < 65.0
 
 
@@ -60,7 +60,7 @@ def test_a_busy_rank_of_another_pod_excuses_for_as_long_as_it_says() -> None:
     excuse(watchdog, 30.0)
     excuse(watchdog, 5.0)
     after_s, (found,) = watchdog.until(rank(number=9, changed=False))
-    assert isinstance(found, Stalled)
+    assert isinstance(found, Silence)
     assert 40.0 < after_s <= 41.0
     assert found.silent_s == pytest.approx(after_s)
 
@@ -72,7 +72,7 @@ def test_a_busy_rank_of_another_pod_excuses_a_start_too() -> None:
     excuse(watchdog, 60.0)
     assert not nears_stall(watchdog.state)
     after_s, (found,) = watchdog.until()
-    assert isinstance(found, Stalled)
+    assert isinstance(found, Silence)
     assert found.rank == ""
     assert found.silent_s == pytest.approx(after_s + 1.0)
     assert 80.0 < after_s <= 82.0
@@ -85,7 +85,7 @@ def test_nobody_excuses_a_busy_rank() -> None:
     watchdog.look(rank(busy="checkpoint", busy_s_max=15))
     excuse(watchdog, 600.0)
     after_s, (found,) = watchdog.until(rank(changed=False, busy="checkpoint", busy_s_max=15))
-    assert isinstance(found, Stalled)
+    assert isinstance(found, Silence)
     assert found.busy == "checkpoint"
     assert 15.0 < after_s <= 16.0
 
