@@ -15,6 +15,7 @@ from mkdocs.exceptions import Abort, PluginError
 
 from docs.site_hooks import from_docs, on_page_content
 from tests.docs import (
+    api_page,
     decisions_page,
     failure_cost_page,
     logs_page,
@@ -95,7 +96,8 @@ def test_a_page_is_short(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "generator", [decisions_page, failure_cost_page, logs_page, metrics_page, protocol_page, settings_page, states_page]
+    "generator",
+    [api_page, decisions_page, failure_cost_page, logs_page, metrics_page, protocol_page, settings_page, states_page],
 )
 def test_a_generated_page_is_what_the_code_says(generator: ModuleType) -> None:
     """`make rewrite` would change nothing."""
