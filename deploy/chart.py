@@ -1,5 +1,5 @@
 """
-Write the Helm chart's templates from the manifests: `python -m deploy.chart`.
+Write the Helm chart's templates and page from the manifests and values: `python -m deploy.chart`.
 
 The manifests are the one source. A template is the file of the same name with its comments. The table below lists texts
 that a value replaces; each text must occur exactly as often as the table says. So a manifest that changes such a text
@@ -9,10 +9,13 @@ another compares Helm's output with kustomize's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 DEPLOY: Final = Path(__file__).parent
 CHART: Final = DEPLOY / "helm" / "inplace"
@@ -261,8 +264,41 @@ def dashboards() -> dict[str, str]:
     }
 
 
+_README: Final = """\
+# inplace
+
+In-place restart for distributed training: when one worker dies, all restart inside the Pods that exist. The chart
+installs the controller, the CRD JobSet, admission policies and rights.
+
+    helm install inplace FILE --namespace inplace-system --create-namespace
+
+Made from values.yaml and values.schema.json by `python -m deploy.chart`. An unknown value is refused.
+
+| value | type | default |
+|---|---|---|
+"""
+
+
+def readme() -> str:
+    """Return the chart's page: each value with its type and default."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return _README + "".join(f"| `{name}` | {kind} | `{value}` |\n" for name, kind, value in _rows(values, schema))
+
+
+def _rows(values: Mapping[str, Any], schema: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
+    for name, value in values.items():
+        known = schema.get("properties", {}).get(name, {})
+        if "properties" in known:
+            yield from _rows(value, known, f"{above}{name}.")
+            continue
+        kind = known.get("type") or " or ".join(map(str, known.get("enum", ())))
+        yield f"{above}{name}", str(kind), json.dumps(value)
+
+
 def main() -> None:
-    """Write templates and dashboards, and remove those without a source."""
+    """Write templates, dashboards and the page, and remove files without a source."""
+    (CHART / "README.md").write_text(readme())
     for folder, pattern, wanted in ((TEMPLATES, "*.yaml", templates()), (DASHBOARDS, "*.json", dashboards())):
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(pattern):

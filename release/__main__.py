@@ -1,7 +1,8 @@
 """
-Make a release: wheel, sdist, chart, kubectl plugin, SBOMs, man page, notes, images and their checksums.
+Make a release: packages, images, chart, manifests, kubectl plugin, SBOMs, provenance and checksums.
 
-    python -m release [--out FOLDER] [--url URL] [--homepage URL] [--sign-key KEY] [--without-images | --unpinned]
+    python -m release [--out FOLDER] [--url URL] [--homepage URL] [--registry NAME] [--sign-key KEY]
+                      [--without-images | --unpinned]
 
 docs/release.md says what else a release needs. This program publishes nothing. It prints what it made, and what it
 could not make or sign on this machine.
@@ -23,7 +24,10 @@ from images.lock import ROOTS
 from images.sbom import sbom
 from release import parts
 from release.changelog import REPOSITORY, UNRELEASED, VersionError, section, stated_version
+from release.manifests import digest_of, image_names, write_manifests
+from release.provenance import write_provenance
 
+INPUTS: Final = ("images/base.lock", "requirements.lock")  # what else goes into the files, each by its digest
 NO_URL: Final = "https://RELEASE-URL.invalid"
 
 
@@ -33,6 +37,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="folder of the files [default: dist/VERSION]")
     parser.add_argument("--url", default=NO_URL, help="address below which the files will be published")
     parser.add_argument("--homepage", default=NO_URL, help="address of the project, for the kubectl plugin")
+    parser.add_argument("--registry", default="", help="where the images will be, with its path; manifests name it")
     parser.add_argument("--sign-key", default="", help="key of gpg that signs the checksums")
     images = parser.add_mutually_exclusive_group()
     images.add_argument("--without-images", action="store_true", help="leave the images out")
@@ -73,7 +78,11 @@ def _make(out: Path, version: str, options: argparse.Namespace) -> list[str]:
             left_out.append("NOT COMMITTED: some files differ from the last commit; a release is made of a commit")
         made_at = int(parts.run(["git", "log", "-1", "--format=%ct"], REPOSITORY))
         wheel = parts.packages(tree, out, made_at)[-1]
-        parts.chart(tree, out, version)
+        left_out += _images(out, version, options)
+        digests = {image: digest_of(found) for image, found in _archives(out, version).items() if found.exists()}
+        images = image_names(options.registry, version, digests)
+        parts.chart(tree, out, version, options.homepage, images)
+        write_manifests(tree, out, version, images)
         archive = parts.krew_archive(tree, out, wheel, version)
         parts.krew_manifest(tree, out, archive, version=version, url=options.url, homepage=options.homepage)
         lock = (tree / "requirements.lock").read_text()
@@ -86,9 +95,18 @@ def _make(out: Path, version: str, options: argparse.Namespace) -> list[str]:
         if notes is None:
             left_out.append(f"NO VERSION: CHANGELOG.md has no section {version}; the notes are those of {UNRELEASED}")
         (out / "NOTES.md").write_text(f"# inplace {version}\n\n{notes or section(changelog, UNRELEASED) or ''}\n")
+        write_provenance(
+            out,
+            out.iterdir(),
+            homepage=options.homepage,
+            commit=parts.run(["git", "rev-parse", "HEAD"], REPOSITORY).strip(),
+            inputs={name: parts.digest(tree / name) for name in INPUTS},
+            asked={name: getattr(options, name) for name in ("url", "homepage", "registry")},
+        )
     if NO_URL in (options.url, options.homepage):
         left_out.append("NO ADDRESS: inplace.yaml names none of the plugin's archive; use --url and --homepage")
-    left_out += _images(out, version, options)
+    if not options.registry:
+        left_out.append("NO REGISTRY: the manifests name images of the nodes' own; use --registry")
     checked = parts.sums(out, [file for file in out.iterdir() if file.is_file()])
     if options.sign_key:
         parts.signature(checked, options.sign_key)
@@ -104,12 +122,16 @@ def _images(out: Path, version: str, options: argparse.Namespace) -> list[str]:
     buildah = Buildah()
     try:
         parts.run([sys.executable, "-m", "images.build", *([] if options.unpinned else ["--pinned"])], REPOSITORY)
-        for target in TARGETS:
-            name = f"inplace-{target}"
-            buildah.archive(f"localhost/{name}", f"{name}:{version}", out / f"{name}-{version}.oci.tar")
+        for name, archive in _archives(out, version).items():
+            buildah.archive(f"localhost/{name}", f"{name}:{version}", archive)
     except (parts.ReleaseError, BuildFailed, MissingComponent) as error:
         return [f"NO IMAGES: {' '.join(str(error).split())}"]
     return ["NOT PINNED: a base of the images may have no digest"] if options.unpinned else []
+
+
+def _archives(out: Path, version: str) -> dict[str, Path]:
+    """Return where the archive of each image is."""
+    return {f"inplace-{target}": out / f"inplace-{target}-{version}.oci.tar" for target in TARGETS}
 
 
 def copy_sources(tree: Path) -> bool:

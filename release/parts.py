@@ -24,6 +24,19 @@ SUMS: Final = "SHA256SUMS"
 CHART: Final = Path("deploy/helm/inplace")
 KREW: Final = Path("deploy/krew")
 _SDIST: Final = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+_FOUND_BY: Final = """\
+home: {homepage}
+sources:
+  - {homepage}
+icon: {homepage}/raw/main/docs/images/icon.svg
+annotations:
+  artifacthub.io/license: Apache-2.0
+  artifacthub.io/category: ai-machine-learning
+  artifacthub.io/operator: "true"
+  artifacthub.io/links: |
+    - name: documentation
+      url: {homepage}/tree/main/docs
+"""
 _GAP: Final = re.compile(r"@([A-Z0-9]+)@")
 STEP_S_MAX: Final = 600.0
 
@@ -49,11 +62,30 @@ def packages(tree: Path, out: Path, made_at: int) -> list[Path]:
     return [*out.glob("inplace-*.tar.gz"), *out.glob("inplace-*.whl")]
 
 
-def chart(tree: Path, out: Path, version: str) -> Path:
-    """Package the Helm chart as `helm package` names it."""
+def chart(tree: Path, out: Path, version: str, homepage: str, images: Mapping[str, str]) -> Path:
+    """Package the Helm chart as `helm package` names it.
+
+    Args:
+        tree: the sources.
+        out: where the file goes.
+        version: of the chart.
+        homepage: of the project, for those who find the chart in a catalogue.
+        images: the full name of each, which become the chart's defaults.
+    """
     source, file = tree / CHART, out / f"inplace-{version}.tgz"
-    names = sorted(path for path in source.rglob("*") if path.is_file())
-    write_archive(file, {f"inplace/{path.relative_to(source)}": (path.read_bytes(), 0o644) for path in names})
+    files = {str(path.relative_to(source)): path.read_bytes() for path in sorted(source.rglob("*")) if path.is_file()}
+    files["Chart.yaml"] += _FOUND_BY.format(homepage=homepage.rstrip("/")).encode()
+    controller = images["inplace-controller"]
+    repository, at, digest_ = controller.partition("@")
+    repository = repository.rpartition(":")[0]
+    for old, new in (
+        ("repository: inplace-controller", f"repository: {repository}"),
+        ('digest: ""', f'digest: "{digest_}"' if at else 'digest: ""'),
+        ("image: inplace-agent ", f"image: {images['inplace-agent']} "),
+    ):
+        assert files["values.yaml"].count(old.encode()) == 1, f"values.yaml: expected {old!r} once"
+        files["values.yaml"] = files["values.yaml"].replace(old.encode(), new.encode())
+    write_archive(file, {f"inplace/{name}": (body, 0o644) for name, body in files.items()})
     return file
 
 

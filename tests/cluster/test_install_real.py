@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.agent_rights import ANNOUNCE
 from inplace.controller.api import access_review
 from inplace.controller.preflight import POLICIES
+from release.manifests import image_names, write_manifests
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
+from testbed.clients.manifests import kustomized
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import kube_client
 from testbed.kubectl import done, kubectl
@@ -32,6 +35,7 @@ APPLY = ("apply", "--server-side", "-k")
 HAVE_A_STATUS = {"Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "FlowSchema"}
 """Kinds whose status a controller of the cluster writes some time after an apply."""
 
+ROOT = Path(__file__).parents[2]
 SYSTEM = "inplace-system"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
@@ -70,6 +74,35 @@ async def test_a_second_apply_changes_nothing(plane: ControlPlane, installed: Ap
     assert sum(version != "" for version, _ in before.values()) > 15
     await done(plane.kubeconfig, *APPLY, "deploy/")
     assert await versions(plane) == before
+
+
+async def test_a_releases_manifests_install_the_same(plane: ControlPlane, installed: ApiClient, tmp_path: Path) -> None:
+    """install.yaml, and the folder for kustomize, are deploy/ with images of a registry; kubectl applies both."""
+    digest = f"sha256:{'a' * 64}"
+    images = image_names("registry.example/team", "0.1.0", {"inplace-controller": digest})
+    write_manifests(ROOT, tmp_path, "0.1.0", images)
+    with tarfile.open(tmp_path / "inplace-deploy-0.1.0.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    of_file = [one for one in yaml.safe_load_all((tmp_path / "install.yaml").read_text()) if one]
+    for named, shipped in (
+        (sorted(of_file, key=identity), sorted(kustomized(tmp_path / "inplace-deploy-0.1.0"), key=identity)),
+        (sorted(of_file, key=identity), sorted(kustomized(ROOT / "deploy"), key=identity)),
+    ):
+        assert [identity(one) for one in named] == [identity(one) for one in shipped]
+        assert {one["kind"] for one, other in zip(named, shipped, strict=True) if one != other} <= {"Deployment"}
+    text = json.dumps(of_file)
+    assert f"registry.example/team/inplace-controller:0.1.0@{digest}" in text
+    assert "--agent-image=registry.example/team/inplace-agent:0.1.0" in text
+    for words in (("-f", "install.yaml"), ("-k", "inplace-deploy-0.1.0")):
+        ended = await kubectl(
+            plane.kubeconfig, "apply", "--server-side", "--dry-run=server", words[0], str(tmp_path / words[1])
+        )
+        assert ended.code == 0, ended.err
+
+
+def identity(found: KubeObject) -> tuple[str, str, str]:
+    """Return what tells an object from others."""
+    return found["kind"], found["metadata"]["name"], found["metadata"].get("namespace", "")
 
 
 @pytest.mark.parametrize("arguments", [("--server-side", "-k"), ("-k",)], ids=["server-side", "client-side"])

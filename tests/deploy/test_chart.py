@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from inplace.agent.version import VERSION
-from inplace.deploy.chart import CHART, DASHBOARDS, TABLE, TEMPLATES, Template, dashboards, templates
+from inplace.deploy.chart import CHART, DASHBOARDS, TABLE, TEMPLATES, Template, dashboards, readme, templates
 from inplace.deploy.immutable import MANIFEST, render
 
 
@@ -18,6 +18,7 @@ def test_the_chart_is_in_step_with_the_manifests() -> None:
     written = {path.name: path.read_text() for path in TEMPLATES.glob("*.yaml")}
     assert written == templates(), "run: make rewrite"
     assert {path.name: path.read_text() for path in DASHBOARDS.iterdir()} == dashboards(), "run: make rewrite"
+    assert (CHART / "README.md").read_text() == readme(), "run: make rewrite"
 
 
 def test_the_schema_knows_the_values_and_no_others() -> None:

@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from release.changelog import REPOSITORY, stated_version
-from release.parts import digest
+from release.manifests import digest_of, image_names
+from release.parts import digest, write_archive
 
 MAKE_S_MAX = 600.0
 URL = "https://example.com/releases/v1"
+WHERE = ("--url", f"{URL}/", "--homepage", "https://example.com/inplace", "--registry", "registry.example/team")
 LAUNCHER = REPOSITORY / "deploy" / "krew" / "kubectl-inplace"
 VERSION = stated_version()
 FILES = {
@@ -26,10 +28,13 @@ FILES = {
     f"inplace-{VERSION}-py3-none-any.whl",
     f"inplace-{VERSION}.tar.gz",
     f"inplace-{VERSION}.tgz",
+    f"inplace-deploy-{VERSION}.tar.gz",
     "inplace-agent.cdx.json",
     "inplace-controller.cdx.json",
     "inplace.1",
     "inplace.yaml",
+    "install.yaml",
+    "provenance.intoto.json",
     f"kubectl-inplace-{VERSION}.tar.gz",
 }
 
@@ -55,7 +60,7 @@ def make(out: Path, *arguments: str, **environment: str) -> subprocess.Completed
 def test_a_release_is_whole_and_always_the_same(tmp_path: Path) -> None:
     """Every file is there with its checksum; a second run replaces the first one by the same bytes."""
     out = tmp_path / "out"
-    done = make(out, "--url", f"{URL}/", "--homepage", "https://example.com")
+    done = make(out, *WHERE)
     assert done.returncode == 0, done.stderr
     assert {file.name for file in out.iterdir()} == FILES
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
@@ -76,11 +81,22 @@ def test_a_release_is_whole_and_always_the_same(tmp_path: Path) -> None:
     with tarfile.open(out / f"inplace-{VERSION}.tgz") as packed:
         chart = packed.extractfile("inplace/Chart.yaml")
         assert chart is not None
-        assert yaml.safe_load(chart.read())["version"] == VERSION
+        found = yaml.safe_load(chart.read())
+        assert (found["version"], found["home"]) == (VERSION, "https://example.com/inplace")
+        values = packed.extractfile("inplace/values.yaml")
+        assert values is not None
+        assert yaml.safe_load(values.read())["image"]["repository"] == "registry.example/team/inplace-controller"
     assert json.loads((out / "inplace-agent.cdx.json").read_text())["bomFormat"] == "CycloneDX"
 
+    stated = json.loads((out / "provenance.intoto.json").read_text())
+    made = {one["name"]: one["digest"]["sha256"] for one in stated["subject"]}
+    assert made == {name: digest(out / name) for name in FILES - {"SHA256SUMS", "provenance.intoto.json"}}
+    source, *inputs = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert len(source["digest"]["gitCommit"]) == 40
+    assert {one["uri"].partition("#")[2] for one in inputs} == {"images/base.lock", "requirements.lock"}
+
     before = (out / "SHA256SUMS").read_text()
-    assert make(out, "--url", f"{URL}/", "--homepage", "https://example.com").returncode == 0
+    assert make(out, *WHERE).returncode == 0
     assert (out / "SHA256SUMS").read_text() == before
 
 
@@ -114,6 +130,18 @@ def test_the_checksums_are_signed_with_a_key(tmp_path: Path) -> None:
         )
     finally:
         subprocess.run(["gpgconf", "--kill", "all"], env=os.environ | environment, check=False)
+
+
+def test_an_image_is_named_by_its_digest_where_it_was_built(tmp_path: Path) -> None:
+    """The digest is that of the archive's manifest; an image that was not built has its tag alone."""
+    index = json.dumps({"manifests": [{"digest": "sha256:abc"}]}).encode()
+    write_archive(tmp_path / "made.tar", {"index.json": (index, 0o644)})
+    digests = {"inplace-agent": digest_of(tmp_path / "made.tar")}
+    assert image_names("registry.example/team/", "1.2.3", digests) == {
+        "inplace-agent": "registry.example/team/inplace-agent:1.2.3@sha256:abc",
+        "inplace-controller": "registry.example/team/inplace-controller:1.2.3",
+    }
+    assert image_names("", "1.2.3", {})["inplace-agent"] == "inplace-agent:1.2.3"
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
