@@ -27,11 +27,13 @@ from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.counters import bump
 from inplace.common.protocol.decision import Decision, PodCounts
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.protocol.members import Members, Sizes, choose, members_of, no_cost
+from inplace.common.protocol.members import Members, Sizes, choose, members_of
 from inplace.common.protocol.pod_record import Record, epoch_of_slot, may_run
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.resume import Resume, Saved, choose_resume
 from inplace.common.protocol.slot import Shape, Slot
+
+_ARRIVED, _BLOCKING, _DOUBTED, _LOST, _BACK = 1, 2, 4, 8, 16  # what a slot means, in flags
 
 
 @dataclass
@@ -46,13 +48,14 @@ class MemberLedger(Ledger):
 
     sizes: Sizes = field(default_factory=lambda: Sizes(1, 1))
     since: int = 0
-    _playing: set[int] = field(default_factory=set)  # units that may be members of S
+    playing: set[int] = field(default_factory=set)  # units that may be members of S
+    _pods_of_s: int = 0  # so many Pods each Job had in S; 0 where Pods are the units, or nobody knows
     _arrived: set[int] = field(default_factory=set)  # units of which every slot has
     _spares: set[int] = field(default_factory=set)  # of these, those that may be no members of S
     _coming: set[int] = field(default_factory=set)  # units without a vacant slot
-    _present: set[Slot] = field(default_factory=set)  # slots that have arrived
+    _weights: dict[Slot, int] = field(default_factory=dict)  # what each slot means now, of the flags below
     _blocking: set[Slot] = field(default_factory=set)
-    _doubted: set[Slot] = field(default_factory=set)
+    doubted: set[Slot] = field(default_factory=set)  # a worker of S may run in them unseen; `trust` ends that
     _lost: set[Slot] = field(default_factory=set)  # of members of S, whose Pod is gone
     _back: set[Slot] = field(default_factory=set)  # of members of S, of which a live Pod announced S + 1
     _here: Counter[int] = field(default_factory=Counter)  # of each unit, how many slots have arrived
@@ -64,6 +67,7 @@ class MemberLedger(Ledger):
     def __post_init__(self) -> None:
         """Begin with no Pod."""
         super().__post_init__()
+        self._kept = ((_BLOCKING, self._blocking), (_DOUBTED, self.doubted), (_LOST, self._lost), (_BACK, self._back))
         self._weigh_all()
 
     def observe(self, pod: PodView) -> bool:
@@ -113,8 +117,9 @@ class MemberLedger(Ledger):
 
     def reshape(self, shape: Shape) -> None:
         """Expect other slots; O(Pods), once per resize."""
-        super().reshape(shape)
-        self._weigh_all()
+        if shape != self.shape:
+            super().reshape(shape)
+            self._weigh_all()
 
     def learn(self, synced: int, deprecated: int, members: Members | None = None) -> None:
         """Take in the JobSet's status; O(slots) where S grows. An S without members ends."""
@@ -127,13 +132,7 @@ class MemberLedger(Ledger):
             self._weigh_all()
 
     def decide(
-        self,
-        *,
-        restarts_max: int,
-        uncounted: int = 0,
-        waited: bool = False,
-        avoided: frozenset[int] = frozenset(),
-        cost: Callable[[int, int], int] = no_cost,
+        self, *, restarts_max: int, uncounted: int = 0, waited: bool = False, avoided: frozenset[int] = frozenset()
     ) -> Decision:
         """Say what the status should be now; O(1) while a slot blocks, O(slots) when the barrier lifts.
 
@@ -142,18 +141,18 @@ class MemberLedger(Ledger):
             uncounted: epochs that were not counted restarts.
             waited: long enough for slots that are missing (`is_short`): fewer members than before may begin.
             avoided: units on nodes that Pods leave.
-            cost: of giving a rank to a unit; see `members.choose`.
         """
         synced, deprecated = self.synced, self.deprecated
         if (found := self._find_lost()) is not None:  # who ran in it is lost, too: it is over
             return Decision(found[0], found[0], max(0, found[0] - 1 - uncounted))
         broken = self._is_running() and self._is_broken()
-        restarts = max(0, synced + (broken or self._is_restarting()) - 1 - uncounted)
+        must_restart = broken or self._is_restarting()
+        restarts = max(0, synced + must_restart - 1 - uncounted)
         if self._is_behind() or self.is_done:
             return Decision(synced, deprecated, restarts, members=self.members)
-        chosen = self._choose(avoided, cost, waited=waited)
+        chosen = None if self._blocking or self._ghosts else self._choose(avoided, waited=waited)
         is_over = restarts > restarts_max and bool(self._back or chosen) and not self._awaits_the_dead()
-        if is_over or ((broken or self._is_restarting()) and synced == INT32_MAX):
+        if is_over or (must_restart and synced == INT32_MAX):
             return Decision(synced, deprecated, restarts, exceeded=True, members=self.members)
         if chosen:
             return self._lift(chosen, restarts)
@@ -163,9 +162,9 @@ class MemberLedger(Ledger):
     @property
     def is_done(self) -> bool:
         """Say whether every member of the running epoch completed: nothing restarts any more."""
-        if self.members is None or not self._is_running() or len(self._done) < self.expected:
+        if not self._done or self.members is None or not self._is_running() or len(self._done) < self.expected:
             return False
-        return all(slot in self._done for unit in self._playing for slot in self.shape.slots_of(unit))
+        return all(slot in self._done for unit in self.playing for slot in self.shape.slots_of(unit))
 
     @property
     def is_short(self) -> bool:
@@ -182,13 +181,13 @@ class MemberLedger(Ledger):
 
     def plays(self, slot: Slot) -> bool:
         """Say whether a worker of epoch S belongs into a slot; where nobody knows, into any."""
-        return self.shape.unit_of(slot) in self._playing
+        return self.shape.unit_of(slot) in self.playing
 
     @property
     def expected(self) -> int:
         """Return how many slots an epoch needs: of S while that runs, else of the next one at full strength."""
         is_known = self._is_running() and self.members is not None
-        return self.shape.each * (len(self._playing) if is_known else self.sizes.most)
+        return self.shape.each * (len(self.playing) if is_known else self.sizes.most)
 
     def standing(self) -> PodCounts:
         """Count the Pods by what they do; while S runs its members, and who may take their ranks as spares."""
@@ -219,7 +218,7 @@ class MemberLedger(Ledger):
         """
         if not leaving or self.members is None or not self._is_running() or self._is_behind() or self.is_done:
             return 0
-        moving = leaving & self._playing
+        moving = leaving & self.playing
         slots = (self._occupants.get(slot, {}) for unit in moving for slot in self.shape.slots_of(unit))
         if any(one.pod.life is PodLife.LEAVING for pods in slots for one in pods.values()) and not saves():
             return 0
@@ -228,11 +227,6 @@ class MemberLedger(Ledger):
     def spares(self, avoided: frozenset[int]) -> int:
         """Return how many units could take a rank of a running epoch."""
         return len(self._spares - avoided) if self.members is not None and self._is_running() else 0
-
-    @property
-    def doubted(self) -> frozenset[Slot]:
-        """Return the slots in which a worker of S may run unseen; `trust` ends that."""
-        return frozenset(self._doubted)
 
     @property
     def announced(self) -> int:
@@ -247,23 +241,24 @@ class MemberLedger(Ledger):
         """Say whether another controller counted in S what this one has not seen: it knows nothing of S."""
         return self.members is not None and max(self._seen, self.since) < self.members.seen
 
-    def _choose(self, avoided: frozenset[int], cost: Callable[[int, int], int], *, waited: bool) -> list[int] | None:
+    def _choose(self, avoided: frozenset[int], *, waited: bool) -> list[int] | None:
         """Return the unit of each rank of the next epoch; None while the barrier waits."""
         before = self.members or Members(1, self.sizes.most)
         least = self.sizes.least if waited else min(self.sizes.most, before.size)
         size = self.sizes.fit(len(self._arrived))
-        if self._blocking or self._ghosts or not size >= least > 0:
+        if not size >= least > 0:
             return None
-        return choose(self._arrived, before, size, avoided, cost)
+        return choose(self._arrived, before, size, avoided)
 
     def _lift(self, chosen: list[int], restarts: int) -> Decision:
         """Return the decision that syncs the next epoch, or skips it where a member may have a double."""
         epoch, seen = self.next_epoch, max(self._seen, self.since)
-        if any(self._may_have_a_double(slot) for unit in chosen for slot in self.shape.slots_of(unit)):
+        slots = (slot for unit in chosen for slot in self.shape.slots_of(unit))
+        if (self._gone or not self._is_watched()) and any(map(self._may_have_a_double, slots)):
             before = self.members or Members(epoch, self.sizes.most)  # it keeps who plays which rank
             skipped = Members(epoch, before.size, before.exchanged, seen, skipped=True, pods=self.shape.pods)
             return Decision(epoch, epoch, restarts, members=skipped)
-        members = members_of(epoch, chosen, seen, self._resume(chosen), self.shape.pods)
+        members = members_of(epoch, chosen, seen, self._resume(chosen) if self._has_told() else None, self.shape.pods)
         return Decision(epoch, self.deprecated, restarts, members=members)
 
     def _resume(self, chosen: list[int]) -> Resume | None:
@@ -271,7 +266,7 @@ class MemberLedger(Ledger):
         before, pods = self.members, self.shape.pods
         # Else a part that a Pod saved is not of the whole that the members are now.
         same = before is not None and before.slots() == chosen and before.pods == pods
-        return choose_resume(self._saved(chosen), same=same, tellers=self._saved(self._playing))
+        return choose_resume(self._saved(chosen), same=same, tellers=self._saved(self.playing))
 
     def _saved(self, units: Iterable[int]) -> Iterator[Saved | None]:
         """Yield what the Pod of each slot told."""
@@ -295,36 +290,29 @@ class MemberLedger(Ledger):
         return any(record.pod.ran == self.synced > 0 for record in pods)
 
     def _is_doubted(self, slot: Slot) -> bool:
-        """Say whether a worker of S may run in a slot unseen."""
-        if not self.plays(slot) or slot in self._trusted or slot in self._done:
-            return False
-        if self.members is not None and self.members.skipped:
-            return False
-        return (slot, self.synced) in self._gone or not (self._is_watched() or self._has_run(slot))
+        """Say whether a worker of S may run unseen in a slot that plays a rank."""
+        is_unseen = (slot, self.synced) in self._gone or not (self._is_watched() or self._has_run(slot))
+        is_skipped = self.members is not None and self.members.skipped
+        return is_unseen and not (is_skipped or slot in self._trusted or slot in self._done)
 
     def _is_vacant(self, slot: Slot) -> bool:
         """Say whether nothing of a slot may run that is not doubted."""
-        return all(
-            record.pod.life is PodLife.LIVE
-            and (record.epoch is None or (record.epoch <= self.synced and not self.plays(slot)))
-            and record.pod.uid not in self._ahead
-            for record in self._occupants.get(slot, {}).values()
-        )
-
-    @property
-    def _pods_of_s(self) -> int:
-        """Return how many Pods each Job had in S; 0 where Pods are the units, or nobody knows."""
-        return self.members.pods if self.members is not None else 0
+        for record in self._occupants.get(slot, {}).values():
+            is_late = record.epoch is None or (record.epoch <= self.synced and not self.plays(slot))
+            if not is_late or record.pod.life is not PodLife.LIVE or record.pod.uid in self._ahead:
+                return False
+        return True
 
     def _weigh_all(self) -> None:
         """Judge every slot; O(slots)."""
+        self._pods_of_s = self.members.pods if self.members is not None else 0
         everyone = self.shape.units() if self.synced else ()
-        self._playing = set(everyone if self.members is None else self.members.slots())
-        for slots in (self._present, self._blocking, self._doubted, self._lost, self._back):
-            slots.clear()
+        self.playing = set(everyone if self.members is None else self.members.slots())
+        for kept in (self._weights, self._blocking, self.doubted, self._lost, self._back):
+            kept.clear()
         for units in (self._arrived, self._spares, self._coming, self._here, self._there):
             units.clear()
-        for unit in self._playing.union(self.shape.units()):
+        for unit in self.playing.union(self.shape.units()):
             for slot in self.shape.slots_of(unit, self._pods_of_s):
                 self._weigh(slot)
 
@@ -332,38 +320,46 @@ class MemberLedger(Ledger):
         """Judge one slot; O(its Pods). A slot of no unit, of a Pod in nobody's place, is none."""
         if not self.shape.has_unit(slot, self._pods_of_s):
             return
-        pods, was_present = self._occupants.get(slot, {}), slot in self._present
-        was_there = was_present or slot in self._blocking
-        for slots in (self._present, self._blocking, self._doubted, self._lost, self._back):
-            slots.discard(slot)
+        before, now = self._weights.get(slot, 0), self._weight(slot)
+        if now == before:
+            return
+        self._weights[slot], unit = now, self.shape.unit_of(slot)
+        for flag, slots in self._kept:
+            if (before ^ now) & flag:
+                slots.add(slot) if now & flag else slots.discard(slot)
+        if (before ^ now) & _ARRIVED:
+            self._count_in_unit(self._here, self._arrived, unit, 1 if now & _ARRIVED else -1)
+            is_spare = unit in self._arrived and unit not in self.playing
+            self._spares.add(unit) if is_spare else self._spares.discard(unit)
+        there = _ARRIVED | _BLOCKING
+        if (change := bool(now & there) - bool(before & there)) != 0:
+            self._count_in_unit(self._there, self._coming, unit, change)
+
+    def _weight(self, slot: Slot) -> int:
+        """Say what a slot means now, in flags."""
+        pods, weight = self._occupants.get(slot, {}), 0
+        has_arrived = epoch_of_slot(pods) == self.synced + 1
         if self.plays(slot):
-            if self._is_lost(slot):
-                self._lost.add(slot)
-            if any(record.epoch == self.next_epoch and record.pod.life is PodLife.LIVE for record in pods.values()):
-                self._back.add(slot)
-        if self._is_doubted(slot):
-            self._doubted.add(slot)
-            self._blocking.add(slot)
-        elif epoch_of_slot(pods) == self.next_epoch:
-            self._present.add(slot)
-        elif not self._is_vacant(slot):
-            self._blocking.add(slot)
-        is_present, unit = slot in self._present, self.shape.unit_of(slot)
-        self._count_in_unit(self._here, self._arrived, unit, is_present - was_present)
-        self._count_in_unit(self._there, self._coming, unit, (is_present or slot in self._blocking) - was_there)
-        is_spare = unit in self._arrived and unit not in self._playing
-        self._spares.add(unit) if is_spare else self._spares.discard(unit)
+            live = [one.epoch for one in pods.values() if one.pod.life is PodLife.LIVE] if len(pods) > 1 else ()
+            is_back = has_arrived or self.synced + 1 in live
+            weight = _BACK * is_back + _LOST * self._is_lost(slot)
+            if self._is_doubted(slot):
+                return weight | _DOUBTED | _BLOCKING
+        if has_arrived:
+            return weight | _ARRIVED
+        return weight if self._is_vacant(slot) else weight | _BLOCKING
 
     def _count_in_unit(self, counts: Counter[int], whole: set[int], unit: int, change: int) -> None:
         """Count one slot of a unit more (+1) or less (-1); `whole` has the units of which every slot counts."""
-        if change:
-            bump(counts, unit, change)
-            whole.add(unit) if counts[unit] == self.shape.each else whole.discard(unit)
+        bump(counts, unit, change)
+        whole.add(unit) if counts[unit] == self.shape.each else whole.discard(unit)
 
     def _is_lost(self, slot: Slot) -> bool:
         """Say whether a member's Pod is gone; a slot that S did not know yet, as its Job grew since, lost none."""
-        is_new, pods = 0 < self._pods_of_s <= slot.completion_index, self._occupants.get(slot, {}).values()
-        return not (is_new or slot in self._done or any(one.epoch or one.pod.epoch for one in pods))
+        for one in self._occupants.get(slot, {}).values():
+            if one.epoch or one.pod.epoch:
+                return False
+        return not (0 < self._pods_of_s <= slot.completion_index or slot in self._done)
 
     def _note_gone(self, record: Record) -> None:
         """Note what a Pod had announced of which nobody knows what still runs."""
@@ -376,8 +372,10 @@ class MemberLedger(Ledger):
 
         A person may have written that spare's annotation: at a barrier that skips one epoch, once.
         """
+        if not self._slots_ahead:
+            return None
         are_there = bool(self._back) or (self.synced == 0 and bool(self._arrived))
-        is_proven = are_there and self._slots_ahead[self.next_epoch + 1] > 0
+        is_proven = are_there and self.next_epoch + 1 in self._slots_ahead
         return super()._find_lost() or ((self.next_epoch, self.next_epoch) if is_proven else None)
 
     def _to_recreate(self) -> frozenset[tuple[str, int]]:
@@ -388,7 +386,7 @@ class MemberLedger(Ledger):
 
     def _has_broken(self, record: Record) -> bool:
         """Say whether a member's worker of epoch S died."""
-        return self.plays(record.pod.slot) and super()._has_broken(record)
+        return super()._has_broken(record) and self.plays(record.pod.slot)
 
     def _take_census(self) -> None:
         """Take none: who announces S late finds that it is not counted, and announces S + 1."""
@@ -396,5 +394,5 @@ class MemberLedger(Ledger):
     def _count(self, record: Record, sign: int) -> None:
         """Count one Pod in (+1) or out (-1)."""
         super()._count(record, sign)
-        if record.expected and record.pod.life is PodLife.SUCCEEDED:
+        if record.pod.life is PodLife.SUCCEEDED and record.expected:
             bump(self._done, record.pod.slot, sign)

@@ -13,7 +13,7 @@ among all Pods (`Members.place_of`). Pure, and on the agent's start path.
 from __future__ import annotations
 
 from inplace.common.bare.record import record
-from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.protocol.resume import Resume
 
 if TYPE_CHECKING:
@@ -121,17 +121,8 @@ def of_epoch(members: Members | None, epoch: int) -> Members | None:
     return members if members is not None and members.epoch == epoch else None
 
 
-def no_cost(rank: int, slot: int) -> int:  # noqa: ARG001 - the form of every cost
-    """Give every slot the same cost."""
-    return 0
-
-
 def choose(
-    arrived: Iterable[int],
-    before: Members,
-    size: int,
-    avoided: frozenset[int] = frozenset(),
-    cost: Callable[[int, int], int] = no_cost,
+    arrived: Iterable[int], before: Members, size: int, avoided: frozenset[int] = frozenset()
 ) -> list[int] | None:
     """Choose the slot of each rank; None where more than EXCHANGES_MAX ranks would be exchanged.
 
@@ -143,7 +134,6 @@ def choose(
         before: the members of the epoch before.
         size: so many ranks.
         avoided: slots on nodes that Pods leave.
-        cost: of giving a rank to a slot, for instance 1 where that slot is in another domain; the least is taken.
     """
     here, was = set(arrived), before.slots()
     played = set(was)
@@ -153,7 +143,7 @@ def choose(
     # Lost ranks first: where the spares are too few, it is the avoided players that keep theirs.
     for rank in sorted(set(range(size)).difference(found), key=lambda rank: owners[rank] in here):
         own = owners[rank]
-        prices = {slot: (slot in avoided, cost(rank, slot), slot not in played, slot != own, slot) for slot in free}
+        prices = {slot: (slot in avoided, slot not in played, slot != own, slot) for slot in free}
         found[rank] = min(free, key=prices.__getitem__)
         free.remove(found[rank])
     slots = [found[rank] for rank in range(size)]

@@ -32,6 +32,7 @@ class Shape:
     without: frozenset[tuple[str, int]] = frozenset()
     size: int = field(init=False, compare=False, repr=False)  # N, the number of expected slots
     pods: int = field(init=False, compare=False, repr=False)  # of each Job, where Jobs are units; 0 where Pods are
+    each: int = field(init=False, compare=False, repr=False)  # so many slots has a unit
 
     def __post_init__(self) -> None:
         """Count the slots: their number is asked at every Pod event."""
@@ -40,6 +41,7 @@ class Shape:
         object.__setattr__(self, "size", whole - gone)
         replicas, parallelism = next(iter(self.replicated_jobs.values()), (0, 0))
         object.__setattr__(self, "pods", parallelism if replicas > 1 else 0)
+        object.__setattr__(self, "each", self.pods or 1)
 
     def __iter__(self) -> Iterator[Slot]:
         """Yield the expected slots in their order."""
@@ -64,11 +66,6 @@ class Shape:
         return is_inside and (not self.without or slot[:2] not in self.without)
 
     # Of a group with spares, which is one replicatedJob: what plays a rank is a unit (`common.protocol.members`).
-
-    @property
-    def each(self) -> int:
-        """Return how many slots a unit has."""
-        return self.pods or 1
 
     def units(self) -> Sequence[int]:
         """Return the numbers of the units: of the expected Jobs where it has several, else of the one Job's Pods."""

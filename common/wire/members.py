@@ -30,6 +30,8 @@ the epoch; in a group without spares who told of steps restarts the group. This 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX
@@ -117,14 +119,21 @@ def read_announcement(text: object, epoch: int | None) -> Announced | None:
         text: of the annotation.
         epoch: of the Pod's other annotation, which every agent writes.
     """
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > _ANNOUNCEMENT_BYTES_MAX:
         return None
+    told_epoch, announced = _parsed(text)
+    return announced if told_epoch == epoch else None
+
+
+@lru_cache(maxsize=64)  # all Pods of a group announce nearly the same text
+def _parsed(text: str) -> tuple[int | None, Announced | None]:
+    """Read what an agent adds to its announcement; return the epoch that it names, too."""
     names = tuple(part.partition("=")[0] for part in text.split(",")[1:])
     order = ("epoch", "ran", *(name for name in ("local", "shared", "unfit") if name in names))
     read = read_parts(text, _OF_ANNOUNCEMENT, (order,), _ANNOUNCEMENT_BYTES_MAX)
-    if read is None or read["epoch"] != epoch:
-        return None
-    return Announced(read["ran"], Saved(read.get("local", ()), read.get("shared"), read.get("unfit")))
+    if read is None:
+        return None, None
+    return read["epoch"], Announced(read["ran"], Saved(read.get("local", ()), read.get("shared"), read.get("unfit")))
 
 
 def read_steps(text: str) -> tuple[int, ...] | None:

@@ -67,11 +67,6 @@ class Draft:
         """Plan an action."""
         self._actions.append(action)
 
-    @property
-    def creates_jobs(self) -> bool:
-        """Say whether a step before this one plans to create a Job."""
-        return any(isinstance(action, CreateJob) for action in self._actions)
-
     def place(self, job: ReplicatedJob, index: int) -> CreateJob:
         """Return the Job of a place, as this pass creates it."""
         group = next((group for group in self.groups if group.has(job, index)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from inplace.common.jobset.causes import Cause
 from inplace.common.jobset.headline import Slots, SlotState
@@ -20,6 +21,8 @@ from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.controller.tracking.pods import Reading
 from inplace.controller.tracking.spares import SpareClock
+
+_NONE: Final = frozenset[int]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class ScopeLedger:
         notices: what its Pods tell of the workers that run.
         works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
         clock: what a scope with spares waits for.
+        members: the ledger of a scope with spares; None of one without.
     """
 
     jobset_uid: str
@@ -79,11 +83,10 @@ class ScopeLedger:
     notices: NoticeBoard = field(default_factory=NoticeBoard)
     works: dict[str, PodWork] = field(default_factory=dict)
     clock: SpareClock = field(default_factory=SpareClock)
+    members: MemberLedger | None = field(init=False)
 
-    @property
-    def members(self) -> MemberLedger | None:
-        """Return the ledger of a scope with spares; None of one without."""
-        return self.ledger if isinstance(self.ledger, MemberLedger) else None
+    def __post_init__(self) -> None:
+        self.members = self.ledger if isinstance(self.ledger, MemberLedger) else None
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -108,19 +111,20 @@ class ScopeLedger:
             return None
         if (left_s := since_s + promised_s() - now_s) > 0.0:
             return left_s
-        for slot in ledger.doubted:
+        for slot in tuple(ledger.doubted):
             ledger.trust(slot)
         return None
 
     @property
     def avoided(self) -> frozenset[int]:
         """Return the units to which the next epoch gives no rank that another could play."""
-        return self.leaving.union(self._units_of(self.bad))
+        return self.leaving.union(self._units_of(self.bad)) if self.bad else self.leaving
 
     @property
     def leaving(self) -> frozenset[int]:
         """Return the units for which a running group restarts, so that a spare plays their ranks."""
-        return self._units_of(one.pod for one in self.marked.leaving).union(self._units_of(self.requested))
+        marked = self.marked.leaving
+        return self._units_of((*(one.pod for one in marked), *self.requested)) if marked or self.requested else _NONE
 
     def _units_of(self, pods: Iterable[Pod]) -> frozenset[int]:
         """Return the units of Pods of a scope with spares: one Pod of a Job stands for all of it."""
@@ -141,7 +145,8 @@ class ScopeLedger:
 
     def movable(self, saves: Callable[[], bool]) -> int:
         """Return how many members a restart would move to spares now."""
-        return self.members.movable(self.leaving, self.avoided, saves) if self.members is not None else 0
+        leaving = self.leaving if self.members is not None else _NONE
+        return self.members.movable(leaving, self.avoided, saves) if leaving and self.members is not None else 0
 
     def why_exchange(self, saves: Callable[[], bool]) -> str:
         """Return why spares should become members now, in words; "" if they should not."""
@@ -194,7 +199,7 @@ class ScopeLedger:
         unit = self.unit_of(pod) if pod is not None and self.members is not None else None
         if self.members is None or unit is None:
             return True
-        return any(map(self.members.plays, self.members.shape.slots_of(unit)))
+        return unit in self.members.playing
 
     @property
     def expected(self) -> int:

@@ -20,13 +20,13 @@ from tests.model.memo import Interned, One, memo
 
 Frozen = tuple[Any, ...]
 OWN: Final = (
-    "_playing",
+    "playing",
     "_arrived",
     "_spares",
     "_coming",
-    "_present",
+    "_weights",
     "_blocking",
-    "_doubted",
+    "doubted",
     "_lost",
     "_back",
     "_here",
@@ -35,7 +35,7 @@ OWN: Final = (
     "_gone",
     "_trusted",
 )
-_OTHERS: Final = ("sizes", "since")
+_OTHERS: Final = ("sizes", "since", "_pods_of_s")  # the last one follows from members
 
 
 class Known(NamedTuple):
@@ -75,6 +75,7 @@ class MemberLedgers:
             kept.clear()
             kept.update(dict(value) if isinstance(kept, dict) else value)
         ledger.since, ledger._seen, ledger.members = since, seen, members
+        ledger._pods_of_s = members.pods if members is not None else 0
         return ledger
 
     def intern(self, ledger: MemberLedger) -> int:
@@ -85,7 +86,9 @@ class MemberLedgers:
             if (version, ran) != (record.pod.version, record.pod.ran):
                 record.pod = changed(record.pod, version=version, ran=ran)
         parts = [getattr(ledger, name) for name in OWN]
-        own = tuple(tuple(sorted(part.items() if isinstance(part, dict) else part)) for part in parts)
+        own = tuple(
+            tuple(sorted([one for one in part.items() if one[1]] if isinstance(part, dict) else part)) for part in parts
+        )
         return self._frozen.number((freeze(ledger), own, ledger.since, ledger._seen, ledger.members))
 
     @memo

@@ -59,7 +59,7 @@ def _misses_whole_jobs(original: Callable[..., bool], self: MemberLedger) -> boo
 
 
 def _waits_for_parts(original: Callable[..., Any], self: MemberLedger, *args: Any, **limits: Any) -> Any:
-    parts = {self.shape.unit_of(slot) for slot in self._present} - self._arrived
+    parts = set(self._here) - self._arrived
     return None if parts else original(self, *args, **limits)
 
 

@@ -55,10 +55,9 @@ def test_who_plays_a_rank_keeps_it(choice: tuple[set[int], Members, int, frozens
         assert not (arrived - avoided).difference(slots)
 
 
-def test_a_slot_nearby_takes_the_rank() -> None:
-    """Of several spares the one of the least cost takes a lost rank; an avoided player gives its rank away."""
+def test_an_avoided_player_gives_its_rank_away() -> None:
+    """An avoided player gives its rank away, where a spare is left once the lost ranks are taken."""
     before = Members(1, 3)
-    assert choose([0, 2, 3, 4], before, 3, cost=lambda rank, slot: abs(slot - 4) + rank) == [0, 4, 2]
     assert choose([0, 1, 2, 3], before, 3, avoided=frozenset({1})) == [0, 3, 2]
     assert choose([0, 1, 3], before, 3, avoided=frozenset({1})) == [0, 1, 3]
 
@@ -180,8 +179,8 @@ def test_what_is_kept_up_to_date_is_what_is_there(shape: tuple[int, int], histor
 def judged(ledger: MemberLedger) -> tuple[Any, ...]:
     """Return copies of the units and slots by what they mean for the barrier."""
     units = (ledger._arrived, ledger._spares, ledger._coming, ledger._here, ledger._there)
-    slots = (ledger._present, ledger._blocking, ledger._doubted, ledger._lost, ledger._back)
-    return tuple(kept.copy() for kept in (*units, *slots))
+    slots = (ledger._blocking, ledger.doubted, ledger._lost, ledger._back)
+    return {slot: flags for slot, flags in ledger._weights.items() if flags}, *(one.copy() for one in (*units, *slots))
 
 
 def test_a_pod_of_a_job_has_a_place_among_all_pods() -> None:
@@ -217,7 +216,7 @@ def test_a_job_that_shrinks_still_doubts_the_worker_that_nobody_saw_end() -> Non
     ledger.vanish(str(slots[3]))  # of the spare Job
     for version, slot in enumerate((slots[0], slots[2]), 5):
         ledger.observe(PodView(str(slot), slot, 2, version=version))
-    assert (ledger.decide(restarts_max=9).synced, ledger.doubted) == (1, frozenset({slots[1]}))
+    assert (ledger.decide(restarts_max=9).synced, ledger.doubted) == (1, {slots[1]})
     ledger.trust(slots[1])
     assert ledger.decide(restarts_max=9).members == Members(2, 1, seen=6, pods=1)
 
