@@ -95,7 +95,8 @@ def _leave(draft: Draft, scope: Scope, place: Place, why: str) -> None:
     exempt_next_epoch(draft, (scope,), cause.trigger if cause is not None else Trigger.UNKNOWN)
     note_domain_left(draft, scope)
     recreate_jobs(draft, place[0], (place[1],), (place[1],))
-    draft.note(LEFT, f"{why}; it is counted once, and the others wait for it", warning=True)
+    waits = "" if scope.has_spares else ", and the others wait for it"
+    draft.note(LEFT, f"{why}; it is counted once{waits}", warning=True)
 
 
 # Let a Pod leave a marked node: its restart waits for the replacement, and the others restart in place meanwhile.
