@@ -72,10 +72,16 @@ class ResumeConfig(MembersConfig):
     sparse: bool = False
     listed: bool = False
 
+    @property
+    def ranks(self) -> int:
+        """Return how many workers run at full strength."""
+        return self.slots if self.plain else self.sizes.most * (self.pods or 1)
+
     def __str__(self) -> str:
         """Return the line that names a configuration in the report."""
         names = ",".join(sorted(self.kinds))
-        size = str(self.slots) if self.plain else f"{self.sizes.least}-{self.sizes.most} of {self.slots}"
+        size = str(self.slots) if self.plain else f"{self.sizes.least}-{self.sizes.most} of {self.units}"
+        size += f" Jobs of {self.pods} Pods" if self.pods else ""
         options = [name for name in ("shared", "sparse", "listed") if getattr(self, name)]
         options += [f"lag={self.lag}"] if self.lag > 1 else []
         return " ".join([f"resume {size} faults={self.faults} steps={self.steps} {names}", *options])
@@ -181,7 +187,7 @@ class ResumeWorld(MembersWorld):
     def initial(self) -> GroupState:
         """Return a group at work in epoch 1 that has saved nothing."""
         config = self.config
-        lines = Lines(epoch=1, ranks=config.slots if config.plain else config.sizes.most, slots=config.slots)
+        lines = Lines(epoch=1, ranks=config.ranks, slots=config.slots)
         if not config.plain:
             state = super().initial()
             pods = tuple(pod._replace(files=Files()) for pod in state.pods)
@@ -329,7 +335,7 @@ class ResumeWorld(MembersWorld):
 
     def _patches(self, state: GroupState, at: int, pod: MemberPod) -> Iterator[PodMove]:
         lines, shared, members = state.lines, pod.tells.value.shared, state.versions[-1].members
-        is_member = self.config.plain or members is None or members.rank_of(pod.slot) is not None
+        is_member = self.config.plain or members is None or members.rank_of(self.config.unit(pod.slot)) is not None
         if shared is not None and shared not in lines.shared and is_member:
             state = state._replace(lines=lines._replace(shared=lines.shared | {shared}))
         yield from super()._patches(state, at, pod)
@@ -356,7 +362,7 @@ class ResumeWorld(MembersWorld):
 
     def _write(self, state: GroupState, name: str, want: Stored, uids: tuple[str, ...], **options: bool) -> Any:
         """Keep how many ranks the new S has."""
-        ranks = want.members.size if want.members is not None else state.lines.slots
+        ranks = want.members.pods_in_all if want.members is not None else state.lines.slots
         for text, after, kind, rule in super()._write(state, name, want, uids, **options):
             if want.synced > state.versions[-1].synced:
                 after = after._replace(lines=after.lines._replace(ranks=ranks))
@@ -376,6 +382,7 @@ def explore_resume(config: ResumeConfig, states_max: int = 10**9) -> Result:
 
 _TWO: Final = ResumeConfig(2, frozenset(), slots=2)
 _SPARES: Final = changed(_TWO, plain=False, slots=3, steps=1)
+_JOBS: Final = changed(_SPARES, faults=1, slots=4, pods=2, sizes=Sizes(1, 1), stale=1)  # a Job trains, one is a spare
 
 
 def _explored(config: ResumeConfig, names: str, **options: Any) -> ResumeConfig:
@@ -387,6 +394,7 @@ RESUME_QUICK: Final = (
     _explored(_TWO, "worker resize"),
     _explored(_TWO, "worker lost"),
     _explored(_SPARES, "worker delete", faults=1, sizes=Sizes(1, 2), is_patient=False, slots=2),
+    _explored(_JOBS, "worker"),
 )
 # The largest first, so that two processes finish at about the same time.
 RESUME_FULL: Final = (
@@ -399,6 +407,7 @@ RESUME_FULL: Final = (
     _explored(_TWO, "worker resize controller", faults=3, listed=True),
     _explored(_TWO, "worker", slots=3, shared=True, steps=1),
     _explored(_SPARES, "worker delete", sizes=Sizes(1, 2), is_patient=False, slots=2),
+    _explored(_JOBS, "worker delete", shared=True),
     _explored(_SPARES, "worker delete", faults=1, shared=True),
     _explored(_SPARES, "worker unfit patch", sizes=Sizes(1, 1), slots=2, shared=True, steps=2),
     *RESUME_QUICK,

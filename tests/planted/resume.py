@@ -11,6 +11,7 @@ from inplace.common.bare.record import replace
 from inplace.common.protocol import agent, resume
 from inplace.common.protocol.agent import AgentState, Verdict
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.member_ledger import MemberLedger
 from inplace.common.protocol.members import Members, Sizes
 from inplace.common.protocol.resume import Resume, Saved
 from inplace.common.protocol.slot import Shape
@@ -47,6 +48,10 @@ def _fit(pods: list[Saved | None]) -> list[Saved | None]:
 
 def _is_always_the_same(original: Callable[..., Chosen], pods: Pods, *, same: bool, tellers: Pods) -> Chosen:
     return original(pods, same=True, tellers=tellers)
+
+
+def _asks_the_first(original: Callable[..., Pods], self: MemberLedger, units: Iterable[int]) -> Pods:
+    return iter(list(original(self, units))[:: self.shape.each])
 
 
 def _is_always_local(original: Callable[..., Chosen], pods: Pods, *, same: bool, tellers: Pods) -> Chosen:
@@ -99,6 +104,7 @@ def _keeps_newer(original: object, local: tuple[int, ...], resume: Chosen) -> tu
 RESUME_STORIES: Final = "resume_steps"
 _SHARED: Final = {"shared": True, "steps": 1}
 _SPARES: Final = {"plain": False, "sizes": Sizes(1, 2), "is_patient": False, "steps": 1}
+_JOBS: Final = {"plain": False, "sizes": Sizes(1, 1), "steps": 1, "slots": 4, "pods": 2, "stale": 1}
 
 
 def _hunted(name: str, world: Callable[[], Any], mistake: Mistake) -> Bug:
@@ -170,5 +176,10 @@ RESUME_BUGS: Final = (
         _shown_by(2, "delete worker", **_SPARES),
         instead_of(resume.choose_resume, _is_always_the_same),
         stories=RESUME_STORIES,
+    ),
+    checked(
+        "resume: of a Job only the first Pod is asked for its steps",
+        _shown_by(1, "worker", **_JOBS),
+        instead_of(MemberLedger._saved, _asks_the_first),
     ),
 )
