@@ -81,7 +81,7 @@ class DemoGroup:
                 break  # the workers print no step, and their starts count now
         if not self._is_complete(after):
             words = await self._last_words()  # BEFORE the Pods are gone
-            status = self._jobset()["status"]
+            status = self.jobset()["status"]
             reasons = [
                 f"{c['type']} {c['reason']}: {c['message']}" for c in status["conditions"] if c["status"] == "True"
             ]
@@ -123,7 +123,7 @@ class DemoGroup:
         return self.timeline.current.number > after and self.timeline.current.complete
 
     def _has_ended(self) -> bool:
-        return bool((self._jobset().get("status") or {}).get("terminalState"))
+        return bool((self.jobset().get("status") or {}).get("terminalState"))
 
     async def _look(self, waited_s: float, *, is_start: bool) -> None:
         """Say what stands in the way; go on if nothing does.
@@ -134,7 +134,7 @@ class DemoGroup:
         # Events of both groups are one collection.
         events = self.cluster.server.store.collection(("", EVENTS.plural)).objects
         jobs = self._of_jobset("batch", "jobs")
-        found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
+        found = obstacles(self.jobset(), jobs, self._pods(), list(events.values()))
         if waited_s >= SILENT_S and self.timeline.all_work and not found:
             note("the workers print no line that begins with 'step=': their start counts as their first step")
             sidecar = not self.manifest.mode.is_guarded
@@ -157,7 +157,7 @@ class DemoGroup:
 
     async def _last_words(self) -> str:
         """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""
-        status = self._jobset().get("status") or {}
+        status = self.jobset().get("status") or {}
         failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
         for pod in sorted(self._pods(), key=lambda pod: pod["metadata"]["name"] != failed):
             worker = self.manifest.workers.get(_member(pod))
@@ -173,7 +173,8 @@ class DemoGroup:
                     return f"\nThe last lines of {who} of Pod {pod['metadata']['name']}:{shown}"
         return ""
 
-    def _jobset(self) -> KubeObject:
+    def jobset(self) -> KubeObject:
+        """Return the JobSet as it is stored."""
         return self.cluster.jobset(self.manifest.name, self.manifest.namespace)
 
     def _pods(self) -> list[KubeObject]:

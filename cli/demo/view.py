@@ -17,6 +17,7 @@ from inplace.cli.beside import beside
 from inplace.cli.demo.kill_record import ComparedRestart
 from inplace.cli.demo.picture import Scene
 from inplace.cli.terminal.console import VisibleConsole
+from inplace.common.jobset.jobset import parse_jobset
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart
 
 REFRESH_S = 0.25
@@ -92,6 +93,10 @@ class DemoView:
                 self.say(f"restart {restart.number}: fault in {restart.victim or '-'}; silent first: {first}")
         for restart in timeline.restarts:
             self.say(f"first line of epoch {restart.epoch}: {restart.first_line}")
+        scopes = parse_jobset(self.scene.group.jobset()).scopes.values()
+        for ranks in filter(None, (scope.ranks for scope in scopes)):
+            for rank, unit in ranks.exchanged:
+                self.say(f"rank {rank} is {'Job' if ranks.pods else 'slot'} {unit} now, which was a spare")
         if self.runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
         self._result = self._as_json()

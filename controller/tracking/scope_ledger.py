@@ -145,8 +145,7 @@ class ScopeLedger:
 
     def movable(self, saves: Callable[[], bool]) -> int:
         """Return how many members a restart would move to spares now."""
-        leaving = self.leaving if self.members is not None else _NONE
-        return self.members.movable(leaving, self.avoided, saves) if leaving and self.members is not None else 0
+        return self.members.movable(leaving, self.avoided, saves) if self.members and (leaving := self.leaving) else 0
 
     def why_exchange(self, saves: Callable[[], bool]) -> str:
         """Return why spares should become members now, in words; "" if they should not."""

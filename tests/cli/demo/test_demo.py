@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> N
 
 def test_a_spare_takes_the_place_of_a_pod_that_is_lost() -> None:
     """One restart in place, in which nobody waits for a new Pod; its rank goes on at the slot of the spare."""
-    last = demo_json("--pods", "3", "--spares", "1", "--lose-pod")
+    output = run("demo", "--json", "--pods", "3", "--spares", "1", "--lose-pod")
+    last = json.loads(output.stdout.splitlines()[-1])
+    assert "is slot 3 now, which was a spare" in output.stderr
     assert (last["pods"], last["failures"]) == (4, 1)
     ((restart,), requests) = (last["restarts"], last["requests"])
     assert (restart["trigger"], restart["epoch"], last["pods_recreated"]) == ("pod_lost", 2, 0)
