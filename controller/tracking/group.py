@@ -260,7 +260,7 @@ class Group:
         scope_ledger.pass_fences(now_s)
         scope_ledger.trust(self.promised_s, now_s)
         name = scope_ledger.name
-        return scope_ledger.note_time(partial(self._saves, name), self._wait_s(name), now_s)
+        return scope_ledger.note_time(partial(self._saves, name), partial(self._wait_s, name), now_s)
 
     def note_due(self, scope_ledger: ScopeLedger, now_s: float) -> bool:
         """Say whether a ledger asks for something that the status does not show, and note since when."""

@@ -162,7 +162,7 @@ class ScopeLedger:
             return f"{why}: {count} of its {whose} give their ranks to spares in one restart in place"
         return ""
 
-    def note_time(self, saves: Callable[[], bool], wait_s: float, now_s: float) -> bool:
+    def note_time(self, saves: Callable[[], bool], wait_s: Callable[[], float], now_s: float) -> bool:
         """Take in where a ledger with spares stands; say whether a wait has begun, or is over."""
         if (ledger := self.members) is None:
             return False

@@ -38,7 +38,7 @@ class SpareClock:
     grows_to: int = 0
     growth_wait_s: float = 0.0
 
-    def note(self, ledger: MemberLedger, moves: bool, wait_s: float, now_s: float) -> bool:
+    def note(self, ledger: MemberLedger, moves: bool, wait_s: Callable[[], float], now_s: float) -> bool:
         """Take in where a ledger stands; say whether a wait has begun, or is over."""
         since = (self.short_since_s, self.grows_since_s, self.moves_since_s)
         if since == (None, None, None) and not (ledger.is_short or ledger.grown > 0 or moves):
@@ -47,7 +47,7 @@ class SpareClock:
         self.short_since_s = _since(self.short_since_s, now_s, holds=ledger.is_short)
         self.grows_since_s = _since(self.grows_since_s, now_s, holds=ledger.grown > 0)
         self.moves_since_s = _since(self.moves_since_s, now_s, holds=moves)
-        ends = (end_s is not None and now_s >= end_s for end_s in self._ends(wait_s))
+        ends = (end_s is not None and now_s >= end_s for end_s in self._ends(wait_s()))
         self.waited, self.may_grow, self.may_move = ends
         if self.may_grow:
             self.grows_to = ledger.grown

@@ -20,20 +20,8 @@ from tests.model.memo import Interned, One, memo
 
 Frozen = tuple[Any, ...]
 OWN: Final = (
-    "playing",
-    "_arrived",
-    "_spares",
-    "_coming",
-    "_weights",
-    "_blocking",
-    "doubted",
-    "_lost",
-    "_back",
-    "_here",
-    "_there",
-    "_done",
-    "_gone",
-    "_trusted",
+    *("playing", "_arrived", "_spares", "_coming", "_weights", "_blocking", "doubted", "_lost", "_back"),
+    *("_here", "_there", "_done", "_gone", "_trusted"),
 )
 _OTHERS: Final = ("sizes", "since", "_pods_of_s")  # the last one follows from members
 

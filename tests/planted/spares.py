@@ -116,7 +116,7 @@ SPARES: Final = (
         Area.CONTROLLER,
         instead_of(
             SpareClock.note,
-            lambda original, self, ledger, moves, wait_s, now_s: original(self, ledger, moves, 0.0, now_s),
+            lambda original, self, ledger, moves, wait_s, now_s: original(self, ledger, moves, lambda: 0.0, now_s),
         ),
         campaign=True,
     ),

@@ -53,6 +53,15 @@ def test_a_spare_takes_the_place_of_a_pod_that_is_lost() -> None:
 
 
 @pytest.mark.slow
+def test_a_lost_pod_costs_what_a_killed_worker_costs() -> None:
+    """500 members with 5 spares, modelled: all run again within 1.2 times a restart in which no Pod is lost."""
+    options = ("--runtime", "model", "--pods", "500", "--spares", "5", "--failures", "1", "--lose-pod")
+    killed, lost = demo_json(*options)["restarts"]
+    assert (killed["trigger"], lost["trigger"]) == ("worker_exit", "pod_lost")
+    assert lost["lift"] <= 1.2 * killed["lift"], (lost["lift"], killed["lift"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["containers", "process", "supervisor"])
 def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
     """A worker that is stopped twice gives two restarts by trigger `stalled`, which name a Pod and its silence.
