@@ -68,11 +68,11 @@ class Figures:
             row: {figure: self.middle(row, figure) for figure in figures} for row, figures in self.rows.items()
         }
         found |= self.ratios()
-        seen = [(row, figure, most, found[row][figure]) for (row, figure), most in self.most.items() if row in found]
         return [
             f"{row}: expected {figure} of at most {most:g}, saw {_short(value)}"
-            for row, figure, most, value in seen
-            if value is None or value > most
+            for (row, figure), most in self.most.items()
+            if figure in found.get(row, {})
+            if (value := found[row][figure]) is None or value > most
         ]
 
     def report(self) -> dict[str, Any]:

@@ -118,9 +118,13 @@ class Group:
                 await asyncio.sleep(POLL_S)
                 self._read()
 
-    def _read(self) -> None:
+    def texts(self) -> list[bytes]:
+        """Return what each rank printed over all runs, without those of deleted Pods."""
         counted = [own for own in self.logs() if not {*own} & {*self.deleted}]
-        texts = [b"".join(path.read_bytes() for path in own if path.exists()) for own in counted]
+        return [b"".join(path.read_bytes() for path in own if path.exists()) for own in counted]
+
+    def _read(self) -> None:
+        texts = self.texts()
         self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
         self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
         self.held = sum(bool(_STANDBY.search(text, _end_of_last(text, 0))) for text in texts)
