@@ -26,6 +26,7 @@ from inplace.common.kube.codec import SlimMeta, slim
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
+from inplace.common.wire.members import read_announcement
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 
 JOB_FINALIZER: Final = "batch.kubernetes.io/job-tracking"  # the Job controller's, which it removes by itself
@@ -39,6 +40,7 @@ class Annotations(
     rename={
         "epoch": wire.EPOCH,
         "attempt": wire.ATTEMPT,
+        "ran": wire.RAN,
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
         "fenced_within": wire.FENCED_WITHIN,
@@ -50,6 +52,7 @@ class Annotations(
 
     epoch: str | None = None
     attempt: str | None = None
+    ran: str | None = None
     phases: str | None = None
     worker_failed: str | None = None
     fenced_within: str | None = None
@@ -197,6 +200,12 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         """Return the epoch it announced; 0 for none, and for what is no epoch."""
         keys = self.metadata.annotations
         return _epoch_of(keys.epoch, keys.attempt) if keys is not None else 0
+
+    @property
+    def shared_step(self) -> int | None:
+        """Return the newest step on shared storage that it told with that epoch; None for none."""
+        told = read_announcement(self.metadata.annotations and self.metadata.annotations.ran, self.epoch)
+        return None if told is None else told.saved.shared
 
     @property
     def slot(self) -> Slot | None:

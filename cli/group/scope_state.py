@@ -51,6 +51,7 @@ class ScopeState:
         saving: the restart that waits for its workers to save.
         members: who runs, in a group with spares; None of one without, and while none runs.
         resume: from which step the epoch that runs went on, as its barrier decided; None where nobody could say.
+        shared: the newest step on shared storage that its Pods told of then; None for none.
         vacant: the slots of such a group that neither train nor wait as spares, and why; of a Job the first one.
     """
 
@@ -72,6 +73,7 @@ class ScopeState:
     members: Members | None = None
     vacant: Sequence[Straggler] = ()
     resume: Resume | None = None
+    shared: int | None = None
 
     @property
     def phase(self) -> GroupPhase:
@@ -160,6 +162,8 @@ def scope_state(
         first.pop(SlotState.PENDING, None)  # any other slot keeps nobody waiting
         first |= {SlotState.PENDING: f"{one.name} ({one.reason})" for one in stragglers[:1]}  # noqa: B035 - one or none
     vacant = _vacant(shape, found, numbers, scope) if sizes is not None else []
+    resume = None if of_s is None else of_s.resume
+    told = (pod.shared_step for pod in live.values() if pod.epoch == scope.synced) if resume else ()
     slots = Slots(
         counts,
         scope.synced,
@@ -187,7 +191,8 @@ def scope_state(
         sorted(found[slot].name for slot, state in states.items() if state is SlotState.STARTS),
         members,
         vacant,
-        of_s.resume if of_s is not None else None,
+        resume,
+        max((step for step in told if step is not None), default=None),
     )
 
 
@@ -289,7 +294,8 @@ def resume_text(scope: ScopeState) -> str:
     """Say from which step the epoch that runs went on; "" where nobody could say."""
     if scope.resume is None:
         return ""
-    whose = (
-        f"all {count_text(scope.expected, scope.noun)} have it themselves" if scope.resume.local else "shared storage"
-    )
+    whose = "shared storage"
+    if scope.resume.local:
+        shared = "none" if scope.shared is None else f"{scope.shared:,}"
+        whose = f"all {count_text(scope.expected, scope.noun)} have it themselves; shared: {shared}"
     return f"went on from step {scope.resume.step:,} ({whose})"

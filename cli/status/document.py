@@ -100,7 +100,7 @@ def list_data(raw: KubeObject) -> JobSetRow:
 
 
 def _scope_data(scope: ScopeState) -> ScopeFields:
-    cost = scope.goodput
+    cost, step = scope.goodput, scope.resume
     ratio = None if cost is None or cost.ratio is None else round(cost.ratio, 4)  # the effective training time's
     return {
         "name": scope.name,
@@ -114,7 +114,7 @@ def _scope_data(scope: ScopeState) -> ScopeFields:
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
         "goodput": cast("GoodputFields", cost.fields() | {"ratio": ratio}) if cost is not None else None,
         "members": _members_data(scope),
-        "resume": {"step": scope.resume.step, "kind": scope.resume.kind} if scope.resume is not None else None,
+        "resume": None if step is None else {"step": step.step, "kind": step.kind, "shared": scope.shared},
     }
 
 
