@@ -160,6 +160,8 @@ def _status(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         facts = [past.trigger, past.pod, f"on {past.node}" if past.node else "", past.reason, past.request]
         facts += [f"exit code {past.exit_code}"] if past.exit_code is not None else []
         facts += ["and did not finish"] if past.took_ms is None else []
+        facts += [f"from the {past.resume_kind} step {past.resume_step}"] if past.resume_step is not None else []
+        facts += [f"steps made again: {past.lost_steps}"] if past.lost_steps else []
         facts += [f"({past.last_line})"] if past.last_line else []
         where = f"{past.scope} " if past.scope else ""
         yield f"restart {where}{past.epoch}", f"restart {where}{past.epoch}: {' '.join(fact for fact in facts if fact)}"
