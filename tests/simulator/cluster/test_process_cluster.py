@@ -13,13 +13,23 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.errors import BadRequest
+from inplace.common.kube.resources import PODS
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from inplace.simulator.cluster.timeline import GroupRestart
 
 REPOSITORY = Path(__file__).parents[3]
 TIMEOUT_S = 60.0
+COUNTS = """
+cd "$INPLACE_KEEP_DIR" || exit 3
+read runs < runs || runs=0
+echo $((runs + 1)) > runs
+echo "epoch=$INPLACE_EPOCH run=$(cat runs)"
+exec sleep 100000
+"""
+"""Count the runs in the folder that outlives them."""
 Documents = list[dict[str, Any]]
 
 
@@ -119,6 +129,37 @@ async def test_a_cluster_kills_no_process_of_another() -> None:
             await _run_pod(ends, pod)
             assert ends.pods()[0]["metadata"]["uid"] == stays.pods()[0]["metadata"]["uid"]
         assert len(reaper.marked(_cluster_marker(stays.folder))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("depth", ["process", "containers"])
+async def test_what_a_worker_keeps_outlives_restarts_and_goes_with_the_pod(depth: str) -> None:
+    """Each run finds what the one before left in both depths, and the Pod that replaces one that is lost nothing."""
+    (jobset,) = read_manifests(REPOSITORY / "examples" / "minimal.yaml")
+    jobset["metadata"]["annotations"] = {wire.RESTART: f"depth={depth},keep=8Mi"}
+    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec["parallelism"] = 2
+    spec["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", COUNTS]
+    async with Cluster(nodes=1, adds_agent=True) as cluster:
+
+        async def print_runs(epoch: int, *runs: int) -> None:
+            def printed() -> list[str]:
+                logs = [log.read_text() for log in cluster.folder.glob("pods/*/logs/worker/*.log")]
+                return sorted(re.findall(rf"^epoch={epoch} run=.*$", "\n".join(logs), re.MULTILINE))
+
+            await cluster.until(
+                lambda: printed() == [f"epoch={epoch} run={run}" for run in sorted(runs)], timeout_s=TIMEOUT_S
+            )
+
+        await cluster.apply([jobset])
+        await print_runs(1, 1, 1)
+        before = [pod["metadata"]["uid"] for pod in cluster.pods()]
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"], supervised=True)
+        await print_runs(2, 2, 2)
+        assert [pod["metadata"]["uid"] for pod in cluster.pods()] == before
+        await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
+        await print_runs(3, 1, 3)
 
 
 async def _run_pod(cluster: Cluster, pod: dict[str, Any]) -> None:
