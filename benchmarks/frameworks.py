@@ -56,8 +56,8 @@ POLL_S = 0.005
 RESTARTS_MAX = 1000
 NOTHING: Mapping[str, str] = MappingProxyType({})
 RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
-_RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
-_STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
+RESUMED = re.compile(rb"^rank=\d+ .*goes on from step (\d+)$", re.MULTILINE)
+STEP = re.compile(rb"^step=(\d+) ", re.MULTILINE)
 _STANDBY = re.compile(rb"^.*standby_ready.*rss_mb\W+([0-9.]+)", re.MULTILINE)  # an agent's line, or a guard's
 
 
@@ -70,12 +70,14 @@ class Group:
         marker: NAME=value that stands in the environment of all its processes.
         logs: returns for each rank the files that have its output, the oldest first.
         cluster: that runs it; None without Kubernetes.
+        poll_s: between two looks at all logs, which take CPU time from the ranks as they grow.
     """
 
     module: str
     marker: str
     logs: Callable[[], list[list[Path]]]
     cluster: Cluster | None = None
+    poll_s: float = POLL_S
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
@@ -92,14 +94,14 @@ class Group:
             while True:
                 for own in self.logs():
                     text = own[-1].read_bytes() if own else b""
-                    if _STANDBY.search(text) and not _RESUMED.search(text):
+                    if _STANDBY.search(text) and not RESUMED.search(text):
                         return own[-1]
                 await asyncio.sleep(POLL_S)
 
     async def delete_pod(self, rng: Random) -> None:
         """Delete the Pod of a random rank; what it printed does not count any more."""
         assert self.cluster is not None, "expected Pods"
-        own = rng.choice([own for own in self.logs() if own and _RESUMED.search(own[-1].read_bytes())])
+        own = rng.choice([own for own in self.logs() if own and RESUMED.search(own[-1].read_bytes())])
         self.deleted += own
         self._read()
         pod = own[0].parents[2].name.rpartition("_")[0]
@@ -115,7 +117,7 @@ class Group:
         """
         async with asyncio.timeout(RUN_S_MAX):
             while self.resumed < resumed or self.steps < steps or self.held < standbys:
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(self.poll_s)
                 self._read()
 
     def texts(self) -> list[bytes]:
@@ -125,8 +127,8 @@ class Group:
 
     def _read(self) -> None:
         texts = self.texts()
-        self.resumed = sum(len(_RESUMED.findall(text)) for text in texts)
-        self.steps = sum(len(_STEP.findall(text[_end_of_last(text) :])) for text in texts)
+        self.resumed = sum(len(RESUMED.findall(text)) for text in texts)
+        self.steps = sum(len(STEP.findall(text[_end_of_last(text) :])) for text in texts)
         self.held = sum(bool(_STANDBY.search(text, _end_of_last(text, 0))) for text in texts)
         self.standbys_mb = [float(found) for text in texts for found in _STANDBY.findall(text)]
 
@@ -134,7 +136,7 @@ class Group:
 def _end_of_last(text: bytes, without: int | None = None) -> int:
     """Return where the last line of a resume ends, the text's end or `without` where there is none."""
     default = len(text) if without is None else without
-    return max((match.end() for match in _RESUMED.finditer(text)), default=default)
+    return max((match.end() for match in RESUMED.finditer(text)), default=default)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.figures import Figures, flags
-from benchmarks.frameworks import PODS, STANDBY, Group, in_pods
+from benchmarks.frameworks import PODS, RESUMED, STANDBY, STEP, Group, in_pods
 from testbed.frameworks.ranks import trainers
 
 RANK: Final = "benchmarks.resume_rank"
@@ -45,9 +45,8 @@ FOREVER: Final = 10**6  # steps
 STEP_MS: Final = 500.0
 COPIES: Final = 3  # of a round
 TAIL_BYTES: Final = 2_000
+POLL_S: Final = 0.02
 SHM: Final = "/dev/shm"  # noqa: S108 - where a memory volume's bytes are on this machine
-_STEP: Final = re.compile(rb"^step=(\d+) ", re.MULTILINE)
-_RESUMED: Final = re.compile(rb"^rank=\d+ .*goes on from step (\d+)$", re.MULTILINE)
 _WROTE: Final = re.compile(rb"^wrote (local|shared) step=(\d+) in ([0-9.]+) ms, ([0-9.]+) ms of CPU$", re.MULTILINE)
 
 
@@ -87,7 +86,7 @@ def rows(kills: int, losses: int, number: int) -> tuple[Row, ...]:
 
 def made(texts: Sequence[bytes]) -> int:
     """Return the last step that the slowest of the ranks made; a new Pod's rank counts."""
-    return min((int(found[-1]) for text in texts if (found := _STEP.findall(text))), default=0)
+    return min((int(found[-1]) for text in texts if (found := STEP.findall(text))), default=0)
 
 
 def newest_shared(texts: Sequence[bytes]) -> int:
@@ -98,7 +97,7 @@ def newest_shared(texts: Sequence[bytes]) -> int:
 
 def gone_on_from(texts: Sequence[bytes]) -> int:
     """Return the step from which all ranks went on; if they differ, the benchmark has found a mistake and ends."""
-    steps = {int(_RESUMED.findall(text)[-1]) for text in texts if _RESUMED.search(text)}
+    steps = {int(RESUMED.findall(text)[-1]) for text in texts if RESUMED.search(text)}
     assert len(steps) == 1, f"expected all ranks to go on from one step, saw {sorted(steps)}"
     return steps.pop()
 
@@ -134,6 +133,7 @@ async def measure(framework: str, row: Row, megabytes: int, figures: Figures, rn
             change=changed(Path(name), framework, megabytes, keeps=row.keeps),
         )
         async with started as group:
+            group.poll_s = POLL_S
             try:
                 await _fail(framework, row, group, figures, rng)
             except TimeoutError:

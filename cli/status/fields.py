@@ -48,10 +48,7 @@ class MembersFields(TypedDict):
 
 
 class ResumeFields(TypedDict):
-    """From which step the epoch that runs went on: "local", from each Pod's own copy, or "shared".
-
-    `shared` is the newest step on shared storage of which the Pods told then; null for none.
-    """
+    """From which "local" or "shared" step the epoch that runs went on, and the newest shared one; null for none."""
 
     step: int
     kind: str
