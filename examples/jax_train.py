@@ -136,11 +136,7 @@ class Checkpoints:
         return 0, None
 
     def write(self, step: int, state: State) -> None:
-        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
-
-        Raises:
-            CheckpointError: the folder is full or read-only, say.
-        """
+        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it."""
         path = self._folder / f"step-{step:09}.npz"
         fresh = path.with_suffix(".new")
         try:
@@ -349,8 +345,11 @@ def train(settings: Settings) -> bool:
         written = bool(asked) or step % settings.checkpoint_every == 0
         held = {name: np.asarray(value) for name, value in state.items()} if memory or written else {}
         if memory:
-            memory.write(step, held)
-            inplace.saved(step)
+            try:
+                memory.write(step, held)
+                inplace.saved(step)
+            except CheckpointError as error:  # after a restart all go on from an older step, or from a shared one
+                say(f"rank={settings.rank}: step {step} is not kept in {folder}: {error.__cause__}")
         if settings.saves and written:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):
                 checkpoints.write(step, held)

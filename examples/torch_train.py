@@ -111,7 +111,6 @@ class Checkpoints:
             CheckpointError: nothing can be written into the folder.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self._put(b"-" * 4096)
             (self._folder / self._mine).unlink()
         except OSError as error:
@@ -150,6 +149,7 @@ class Checkpoints:
         return {"step": 0}
 
     def _put(self, body: bytes | memoryview) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / self._mine).open("wb") as file:
             file.write(body)
             file.flush()
@@ -299,8 +299,11 @@ def train(settings: Settings) -> bool:
         step += 1
         say(f"step={step} loss={loss:.6f} epoch={settings.epoch} rank={settings.rank}")
         if memory is not None:
-            memory.write(step, trainer.state())
-            inplace.saved(step)
+            try:
+                memory.write(step, trainer.state())
+                inplace.saved(step)
+            except CheckpointError as error:  # after a restart all go on from an older step, or from a shared one
+                say(f"rank={settings.rank}: step {step} is not kept in {keep_dir}: {error.__cause__}")
         written = asked or step % settings.checkpoint_every == 0
         if settings.saves and written:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):

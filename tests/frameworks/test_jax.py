@@ -89,6 +89,20 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     assert not any("Traceback" in line for line in said)
 
 
+def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:
+    """Each step that does not fit is said, and the training goes on to its end."""
+    if shutil.which("unshare") is None:
+        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
+    (keep := tmp_path / "keep").mkdir()
+    mount = f'mount -t tmpfs -o size=20k tmpfs {keep} && export INPLACE_KEEP_DIR={keep} && exec "$@"'
+    code, said = train(tmp_path / "own", 5, "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    assert code == 0, said
+    kept = [line for line in said if "is not kept in" in line]
+    assert kept[-1] == f"rank=0: step 5 is not kept in {keep}: [Errno 28] No space left on device"
+    assert 0 < len(kept) < 5, said  # the first ones fit
+    assert sum(line.startswith("step=") for line in said) == 5
+
+
 def test_a_kept_step_is_loaded_and_a_broken_one_compiled_again(tmp_path: Path) -> None:
     """The second start loads the step that the first one left; the third finds half of it, says so, and mends it."""
     programs = tmp_path / "programs"
