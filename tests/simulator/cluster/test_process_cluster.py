@@ -30,6 +30,19 @@ echo "epoch=$INPLACE_EPOCH run=$(cat runs)"
 exec sleep 100000
 """
 """Count the runs in the folder that outlives them."""
+LIES = """
+import inplace, os, sys, time
+epoch, step = os.environ["INPLACE_EPOCH"], inplace.resume_step()
+if step == 20:
+    sys.exit("expected the state of step 20, which was saved, saw none")
+inplace.progress(step or 0)
+if step is None:
+    inplace.saved(10)
+    inplace.saved(20)
+print(f"epoch={epoch}", "said" if step is None else f"from={step}", flush=True)
+time.sleep(1000)
+"""
+"""Say of two steps that they are saved; only the first one can be loaded."""
 Documents = list[dict[str, Any]]
 
 
@@ -136,30 +149,48 @@ async def test_a_cluster_kills_no_process_of_another() -> None:
 @pytest.mark.parametrize("depth", ["process", "containers"])
 async def test_what_a_worker_keeps_outlives_restarts_and_goes_with_the_pod(depth: str) -> None:
     """Each run finds what the one before left in both depths, and the Pod that replaces one that is lost nothing."""
-    (jobset,) = read_manifests(REPOSITORY / "examples" / "minimal.yaml")
-    jobset["metadata"]["annotations"] = {wire.RESTART: f"depth={depth},keep=8Mi"}
-    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
-    spec["parallelism"] = 2
-    spec["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", COUNTS]
     async with Cluster(nodes=1, adds_agent=True) as cluster:
-
-        async def print_runs(epoch: int, *runs: int) -> None:
-            def printed() -> list[str]:
-                logs = [log.read_text() for log in cluster.folder.glob("pods/*/logs/worker/*.log")]
-                return sorted(re.findall(rf"^epoch={epoch} run=.*$", "\n".join(logs), re.MULTILINE))
-
-            await cluster.until(
-                lambda: printed() == [f"epoch={epoch} run={run}" for run in sorted(runs)], timeout_s=TIMEOUT_S
-            )
-
-        await cluster.apply([jobset])
-        await print_runs(1, 1, 1)
+        await cluster.apply([_two_pods(["sh", "-c", COUNTS], f"depth={depth},keep=8Mi")])
+        await _print_lines(cluster, 1, "run=1", "run=1")
         before = [pod["metadata"]["uid"] for pod in cluster.pods()]
         cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"], supervised=True)
-        await print_runs(2, 2, 2)
+        await _print_lines(cluster, 2, "run=2", "run=2")
         assert [pod["metadata"]["uid"] for pod in cluster.pods()] == before
         await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
-        await print_runs(3, 1, 3)
+        await _print_lines(cluster, 3, "run=1", "run=3")
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_step_that_was_said_and_is_not_there_costs_two_runs() -> None:
+    """Then all go on from the step before, and the history says from which each run went on."""
+    async with Cluster(nodes=1, adds_agent=True) as cluster:
+        await cluster.apply([_two_pods(["python3", "-c", LIES], "process")])
+        await _print_lines(cluster, 1, "said", "said")
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"], supervised=True)
+        await _print_lines(cluster, 4, "from=10", "from=10")
+        told = [(one["epoch"], one["resumeStep"]) for one in cluster.jobset("minimal")["status"]["restartHistory"]]
+        assert sorted(told) == [(2, 20), (3, 20), (4, 10)]
+
+
+def _two_pods(command: list[str], restart: str) -> dict[str, Any]:
+    """Return examples/minimal.yaml with two Pods, a command and the annotation inplace.dev/restart."""
+    (jobset,) = read_manifests(REPOSITORY / "examples" / "minimal.yaml")
+    jobset["metadata"]["annotations"] = {wire.RESTART: restart, wire.FAILURES: "backoff=0"}
+    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec["parallelism"] = 2
+    spec["template"]["spec"]["containers"][0]["command"] = command
+    return jobset
+
+
+async def _print_lines(cluster: Cluster, epoch: int, *lines: str) -> None:
+    """Wait until the workers of an epoch have printed these lines, in any order."""
+
+    def printed() -> list[str]:
+        logs = [log.read_text() for log in cluster.folder.glob("pods/*/logs/worker/*.log")]
+        return sorted(re.findall(rf"^epoch={epoch} (.*)$", "\n".join(logs), re.MULTILINE))
+
+    await cluster.until(lambda: printed() == sorted(lines), timeout_s=TIMEOUT_S)
 
 
 async def _run_pod(cluster: Cluster, pod: dict[str, Any]) -> None:
