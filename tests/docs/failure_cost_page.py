@@ -55,7 +55,7 @@ _TAIL: Final = f"""
 * **Framework ready**: PyTorch with four Pods on two cores, from the new process to the first collective: 7.0 s, and
   with `--standby` 3.7 s. A group of thousands needs longer for its communicators, in each row alike.
 * **Steps made again**: half of the time between two saves on average. With memory that outlives the worker, each step
-  saved there, and the step that [the barrier chooses](resume.md): one step at most
+  saved there, and the step that [the barrier chooses](resume.md): one step at most, in 100 of 100 kills of JAX's ranks
   (`python -m benchmarks.resume`).
 * **A lost Pod** has lost its memory, so all go back to the newest shared step. Here only saving to shared storage
   more often helps: each {OFTEN_S / 60:g} minutes in the last row. What one save costs is in [numbers.md](numbers.md).
