@@ -267,6 +267,14 @@ async def in_pods(
         yield Group(f"inplace.examples.{framework}_train", marker, logs, cluster)
 
 
+def keep_in_memory(pod: dict[str, Any]) -> None:
+    """Give a Pod's worker a folder in memory that outlives it."""
+    (worker,) = pod["containers"]
+    worker["env"].append({"name": "INPLACE_KEEP_DIR", "value": "/keep"})
+    worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
+    pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
+
+
 def _for_measuring(
     example: str, mode: Mode, port: int, options: Sequence[str] = (), annotations: Mapping[str, str] = NOTHING
 ) -> str:

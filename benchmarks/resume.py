@@ -33,7 +33,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.figures import Figures, flags
-from benchmarks.frameworks import PODS, RESUMED, STANDBY, STEP, Group, in_pods
+from benchmarks.frameworks import PODS, RESUMED, STANDBY, STEP, Group, in_pods, keep_in_memory
 from testbed.frameworks.ranks import trainers
 
 RANK: Final = "benchmarks.resume_rank"
@@ -113,9 +113,7 @@ def changed(folder: Path, framework: str, megabytes: int, *, keeps: bool) -> Any
         values = {"PADDING_MB": str(megabytes), "CHECKPOINT_DIR": shared, "CHECKPOINTS_SHARED": "1"}
         values |= {"CHECKPOINT_EVERY": str(SHARED_EVERY), "STEPS": str(FOREVER), "FRAMEWORK": framework}
         if keeps:
-            values["INPLACE_KEEP_DIR"] = "/keep"
-            worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
-            pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
+            keep_in_memory(pod)
         worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
         worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
 

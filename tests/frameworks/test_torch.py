@@ -18,7 +18,7 @@ from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
 from tests.frameworks.questions import ask_ranks
-from tests.frameworks.standbys import restart_with_standbys
+from tests.frameworks.standbys import go_on_from_memory, restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
 from tests.simulator.cluster.planned_stops import stop_twice
 
@@ -161,6 +161,12 @@ async def test_a_lost_pod_makes_the_group_smaller_until_it_is_back(tmp_path: Pat
 async def test_a_spare_takes_the_rank_of_a_deleted_pod(tmp_path: Path) -> None:
     """The group goes on in one restart and ends with its last step."""
     await end_with_a_spare(tmp_path, "torch")
+
+
+@pytest.mark.asyncio
+async def test_a_kill_costs_one_step_with_a_memory_that_outlives_the_rank(tmp_path: Path) -> None:
+    """All go on from the newest step that each Pod has in memory, not from the checkpoint before it."""
+    await go_on_from_memory(tmp_path, "torch")
 
 
 @pytest.mark.asyncio

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.frameworks import STANDBY, Group, in_pods
+from benchmarks.frameworks import STANDBY, Group, in_pods, keep_in_memory
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import parse_last_progress
@@ -100,12 +100,11 @@ async def training(
     def change(pod: dict[str, Any]) -> None:
         (worker,) = pod["containers"]
         worker["command"][worker["command"].index("-m") + 1 :] = [RANK]
-        values = {"TRAINER": trainer, "CHECKPOINT_DIR": str(folder / "shared"), "INPLACE_KEEP_DIR": "/keep"}
+        values = {"TRAINER": trainer, "CHECKPOINT_DIR": str(folder / "shared")}
         values |= {"MEMORY_EVERY": str(MEMORY_EVERY), "CHECKPOINT_EVERY": str(SHARED_EVERY)}
         worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
         worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
-        worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
-        pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
+        keep_in_memory(pod)
         pod["terminationGracePeriodSeconds"] = GRACE_S
 
     started = partial(in_pods, folder, framework="torch", example="torch", pods=PODS, options=options)

@@ -30,7 +30,7 @@ from random import Random
 from typing import Any, Final
 from uuid import uuid4
 
-from benchmarks.frameworks import Group, in_pods
+from benchmarks.frameworks import Group, in_pods, keep_in_memory
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
@@ -340,10 +340,9 @@ def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse:
     (worker,) = pod["containers"]
     words = worker["command"]
     words[words.index("-m") + 1 :] = [_module(library)]
-    values = {"CHECKPOINT_DIR": str(folder / "shared"), "INPLACE_KEEP_DIR": "/keep", **library.env}
+    values = {"CHECKPOINT_DIR": str(folder / "shared"), **library.env}
     values |= {"TORCHFT_LIGHTHOUSE": lighthouse} if lighthouse else {}
-    worker["volumeMounts"].append({"name": "keep", "mountPath": "/keep"})
-    pod["volumes"].append({"name": "keep", "emptyDir": {"medium": "Memory"}})
+    keep_in_memory(pod)
     worker["env"] = [entry for entry in worker["env"] if entry["name"] not in {*values, "POD_NAME"}]
     worker["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
     worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
