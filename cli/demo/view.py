@@ -16,6 +16,7 @@ from rich.table import Table
 from inplace.cli.beside import beside
 from inplace.cli.demo.kill_record import ComparedRestart
 from inplace.cli.demo.picture import Scene
+from inplace.cli.group.scope_state import RANKS_SHOWN
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.common.jobset.jobset import parse_jobset
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart
@@ -93,9 +94,8 @@ class DemoView:
                 self.say(f"restart {restart.number}: fault in {restart.victim or '-'}; silent first: {first}")
         for restart in timeline.restarts:
             self.say(f"first line of epoch {restart.epoch}: {restart.first_line}")
-        scopes = parse_jobset(self.scene.group.jobset()).scopes.values()
-        for ranks in filter(None, (scope.ranks for scope in scopes)):
-            for rank, unit in ranks.exchanged:
+        for ranks in filter(None, (scope.ranks for scope in parse_jobset(self.scene.group.jobset()).scopes.values())):
+            for rank, unit in ranks.exchanged[:RANKS_SHOWN]:
                 self.say(f"rank {rank} is {'Job' if ranks.pods else 'slot'} {unit} now, which was a spare")
         if self.runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
