@@ -192,7 +192,7 @@ def train(seed: int) -> Outcome:
             text, progress = pod_tells(run, job, rng, ended_s, epoch)
             bytes_max = max(bytes_max, len(text))
             silence.note(f"pod-{pod}", "", progress)
-        silent = silence.result()
+        silent = silence.result(PODS)
         goodput = after_run(goodput, silent.progress if silent else None, BEGAN_S + seen_s)
         assert goodput is not None
         goodput = goodput_of(json.loads(json.dumps({FIELD: goodput.fields()})))  # as the status keeps it

@@ -30,7 +30,7 @@ ANNOTATION_BYTES: Final = (
 POLICIES: Final = {  # the annotations with numbers, each at its maximum
     wire.ESCALATION: ",".join(f"{step}={settings.USES_MAX}" for step in settings.STEP_NAMES)
     + f",window={settings.WINDOW_S_MAX}",
-    wire.FAILURES: f"no-progress={settings.EPOCHS_MAX},short={settings.SHORT_S_MAX}",
+    wire.FAILURES: f"no-progress={settings.EPOCHS_MAX},short={settings.SHORT_S_MAX},same={settings.SAME_MAX}",
     wire.NODES: f"failures={settings.NODE_FAILURES_MAX},within={settings.WINDOW_S_MAX},percent=100",
     wire.RESTART_REQUESTED: f"{'r' * ID_CHARS_MAX},save={settings.SAVE_S_MAX}",
     wire.FENCE_AFTER: str(LENGTH_S_MAX),

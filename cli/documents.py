@@ -166,6 +166,7 @@ class PastRestartFields(TypedDict):
     seconds: float | None
     decidedSeconds: float | None
     request: str | None
+    failureClass: str | None
     firstFailure: FailureFields | None
     lastStep: int | None
     resumeStep: int | None

@@ -33,7 +33,7 @@ from inplace.common.jobset import conditions
 from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.escalation import FAIL
-from inplace.common.jobset.failure_class import class_of
+from inplace.common.jobset.failure_class import FailureClass
 from inplace.common.jobset.settings import STEP_NAMES
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
@@ -117,6 +117,9 @@ class Metrics:
             "inplace_notices",
             "Notices that status.notices got: busy (a rank), loss (no finite number), slow (a rank), steps.",
             (*NAMES, "kind"),
+        )
+        self.verdicts = counter(
+            "inplace_verdicts", "Failures whose restart is over, by the class of the verdict.", (*NAMES, "class")
         )
         self.node_reads = counter(
             "inplace_node_reads",
@@ -208,6 +211,8 @@ class Metrics:
             self.node_verdicts.remove(namespace, jobset, verdict)
         for kind in KINDS:
             self.notices.remove(namespace, jobset, kind)
+        for found in FailureClass:
+            self.verdicts.remove(namespace, jobset, found.value)
         for step in (*STEP_NAMES, FAIL):
             self.escalation_steps.remove(namespace, jobset, step)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
@@ -265,9 +270,10 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("inplace_last_restart_timestamp_seconds", "When the last group restart ended.", NAMES),
     (
         "inplace_first_failure_info",
-        "1 for the container that failed first in the last group restart.",
+        "1 for the container that is to blame for the last group restart.",
         (*NAMES, "pod", "node", "container", "reason", "exit_code", "class"),
     ),
+    ("inplace_restarts_in_vain", "1 while the condition RestartsInVain is True: restarts did not help.", NAMES),
     (
         "inplace_first_silent_seconds",
         "How long the worker that was furthest behind had made no step when its epoch ended.",
@@ -303,10 +309,10 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
     yield "inplace_restart_budget_remaining", names[:2], whole.restarts_left
     if whole.synced_at_s is not None:
         yield "inplace_last_restart_timestamp_seconds", names[:2], whole.synced_at_s
-    if (failure := whole.first_failure) is not None:
+    yield "inplace_restarts_in_vain", names[:2], whole.is_in_vain
+    if (verdict := whole.verdict) is not None and (failure := verdict.culprit) is not None:
         code = "" if failure.exit_code is None else str(failure.exit_code)
-        blamed = class_of(whole.trigger, failure).value
-        labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code, blamed)
+        labels = (*names[:2], failure.pod, failure.node, failure.container, failure.reason, code, verdict.found.value)
         yield "inplace_first_failure_info", labels, 1
     if (silent := whole.first_silent) is not None:
         yield "inplace_first_silent_seconds", (*names[:2], silent.pods[0]), silent.progress.quiet_s

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.common.bare.record import record
-from inplace.common.jobset.causes import Failure, unix_time
+from inplace.common.jobset.causes import Failure, trigger_of, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.slow_ranks import SlowRanks, slow_ranks_of_entry
 from inplace.common.jobset.status_record import StatusRecord
+from inplace.common.jobset.verdict import Verdict, verdict_of
 from inplace.common.wire import names as wire
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
@@ -36,6 +37,7 @@ class LastRestart:
         escalation_step: that it used; None where the JobSet has no escalation.
         seconds: how long it took; None while it is under way.
         slow: the ranks that were slow in the run before it; None if nobody was.
+        verdict: what was to blame; None where nothing failed.
     """
 
     epoch: int
@@ -49,6 +51,7 @@ class LastRestart:
     escalation_step: str | None = None
     seconds: float | None = None
     slow: SlowRanks | None = None
+    verdict: Verdict | None = None
 
 
 class _Entry(StatusRecord, frozen=True):
@@ -80,6 +83,7 @@ def last_restart(status: Mapping[str, object]) -> LastRestart | None:
         entry.escalation_step or None,
         seconds_of(seen),
         slow_ranks_of_entry(seen),
+        verdict_of(seen) if trigger_of(seen).is_failure else None,
     )
 
 

@@ -14,6 +14,7 @@ from inplace.cli.group.status_state import state_of_status
 from inplace.common.jobset.causes import Failure, Trigger, trigger_of
 from inplace.common.jobset.failure_class import class_words
 from inplace.common.jobset.furthest_behind import silent_text
+from inplace.common.jobset.headline import GroupPhase
 from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.jobset.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
 from inplace.common.kube.resources import KubeObject
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ScopeFields,
         SlowRankFields,
         StatusDocument,
+        VerdictFields,
     )
 
 SAID = (
@@ -146,9 +148,43 @@ def _restart_data(state: GroupState) -> LastRestartFields | None:
         "seconds": last.seconds,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
         "firstSilent": cast("FirstSilent", last.first_silent.fields()) if last.first_silent is not None else None,
+        "verdict": _verdict_data(state, last),
         "slowRanks": [_slow_data(one) for one in last.slow.ranks] if last.slow is not None else [],
         "typicalWorkMilliseconds": last.slow.typical_ms if last.slow is not None else None,
     }
+
+
+def _verdict_data(state: GroupState, last: LastRestart) -> VerdictFields | None:
+    if last.verdict is None:
+        return None
+    found, culprit = last.verdict.found, last.verdict.culprit
+    return {
+        "failureClass": found.value,
+        "pod": (culprit.pod or None) if culprit is not None else None,
+        "node": (culprit.node or None) if culprit is not None else None,
+        "proof": last.verdict.proof or None,
+        "action": action_text(state, last),
+        "advice": found.advice or None,
+    }
+
+
+def action_text(state: GroupState, last: LastRestart) -> str:
+    """Return what was done about the last failure, and why it was that."""
+    if state.phase is GroupPhase.FAILED and last.synced_at is None:
+        return f"the JobSet failed: {(state.conditions or {}).get('Failed', {}).get('reason', '')}"
+    said = "it restarts" if last.synced_at is None else "it restarted"
+    why = f"escalation step {last.escalation_step}" if last.escalation_step else "the failure policy says in place"
+    uncounted = ", not counted as a restart" if last.trigger == Trigger.DISRUPTED.value else ""
+    return f"{said} to epoch {last.epoch}: {why}{uncounted}"
+
+
+def verdict_text(state: GroupState) -> str:
+    """Return the verdict on the last failure, what was done, and what helps, in one line; "" for none."""
+    last = state.last
+    if last is None or last.verdict is None:
+        return ""
+    parts = (str(last.verdict), action_text(state, last), last.verdict.found.advice)
+    return f"verdict: {'; '.join(filter(None, parts))}"
 
 
 def _slow_data(slow: SlowRank) -> SlowRankFields:
@@ -174,6 +210,9 @@ def blame_text(last: LastRestart) -> str:
     """
     if last.trigger == Trigger.STALLED.value and last.first_silent is not None:
         return silent_text(last.first_silent, last.trigger, last.first_failure)
+    told, culprit = last.first_failure or {}, last.verdict.culprit if last.verdict is not None else None
+    if last.trigger == Trigger.WORKER_EXIT.value and culprit is not None and culprit.pod != told.get("pod"):
+        return str(last.verdict)
     who = "first to tell of the hang: " if last.trigger == Trigger.STALLED.value else ""
     return (
         who + failure_text(last.first_failure) + class_text(last.trigger, last.first_failure)

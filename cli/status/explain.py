@@ -16,6 +16,7 @@ from inplace.cli.group.scope_state import resume_text
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.steps_told import sees_steps, with_steps
 from inplace.cli.group.straggler import Why
+from inplace.cli.status.document import verdict_text
 from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain, vacant_slots
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
@@ -149,6 +150,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     lines = [(f"{state.namespace}/{state.name}: {explanation.headline}", "bold")]
     if state.used is not None:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
+    lines += [(one_line(words), "") for words in filter(None, (verdict_text(state),))]
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
     lines += [(words, "") for scope in state.scopes if (words := resume_text(scope))]
     lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]

@@ -170,6 +170,9 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         text = conditions["ContainersBlocked"].get("message", "")
         pods = f"kubectl get pods -n {state.namespace} -l {wire.JOBSET_NAME}={state.name}"
         yield Obstacle("ContainersBlocked", text, f"correct what kubelet names, and look at the Pods: {pods}")
+    if "RestartsInVain" in conditions and state.phase not in OWN:
+        advice = f"stop it, and correct the cause; same in {wire.FAILURES} would fail it: inplace history {state.name}"
+        yield Obstacle("RestartsInVain", conditions["RestartsInVain"].get("message", ""), advice)
     yield from _of_controller(facts, now_s)
     if state.phase not in OWN:
         yield from _of_crash_loops(facts, now_s)

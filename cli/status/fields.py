@@ -100,6 +100,17 @@ class SlowRankFields(TypedDict):
     workMilliseconds: int
 
 
+class VerdictFields(TypedDict):
+    """What was to blame for a failure, by which words, what was done, and what helps."""
+
+    failureClass: str
+    pod: str | None
+    node: str | None
+    proof: str | None
+    action: str
+    advice: str | None
+
+
 class LastRestartFields(TypedDict):
     """The last group restart; firstFailure has pod, node, container, exitCode, reason and message, as far as known."""
 
@@ -111,6 +122,7 @@ class LastRestartFields(TypedDict):
     seconds: float | None
     firstFailure: dict[str, str | int] | None
     firstSilent: FirstSilent | None
+    verdict: VerdictFields | None
     slowRanks: list[SlowRankFields]
     typicalWorkMilliseconds: int | None
 

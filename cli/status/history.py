@@ -89,6 +89,7 @@ def past_data(past: PastRestart) -> PastRestartFields:
         "seconds": _seconds(past.took_ms),
         "decidedSeconds": _seconds(past.decided_ms),
         "request": past.request or None,
+        "failureClass": past.verdict.found.value if trigger_of({"trigger": past.trigger}).is_failure else None,
         "firstFailure": failure if any(value is not None for value in failure.values()) else None,
         "lastStep": past.last_step,
         "resumeStep": past.resume_step,

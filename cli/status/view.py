@@ -100,7 +100,7 @@ def _notes(state: GroupState) -> Iterator[str]:
         yield f"{count_text(state.pods, 'Pod')}; it does not restart in place (failurePolicy.restartStrategy)"
     if state.not_due:
         yield f"not started yet, by startup order: {', '.join(state.not_due)}"
-    for kind in ("Failed", "Unreadable", "SpecProblem", "ContainersBlocked", "RestartingJobSet"):
+    for kind in ("Failed", "Unreadable", "SpecProblem", "ContainersBlocked", "RestartsInVain", "RestartingJobSet"):
         if kind in conditions:
             yield f"{kind}: {conditions[kind].get('message', '')}"
 

@@ -27,6 +27,7 @@ IN_PLACE_RESTARTING: Final = "InPlaceRestarting"  # ours: a group restart in pla
 START_WAITING: Final = "StartWaiting"  # ours: replicatedJobs whose turn has not come
 BARRIER_WAITING: Final = "BarrierWaiting"  # ours: Pods have waited for others, or lost ones, for 15 s
 CONTAINERS_BLOCKED: Final = "ContainersBlocked"  # ours: containers that kubelet cannot start
+IN_VAIN: Final = "RestartsInVain"  # ours: the same failure came back, and no restart helped
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
 REASON_CHARS_MAX: Final = (
@@ -111,6 +112,11 @@ def restart_limit_exceeded(escalation: Escalation) -> Condition:
 def no_progress(message: str) -> Condition:
     """Return Failed for epochs that ended without progress."""
     return failed("NoProgress", f"jobset failed: {message}"[:MESSAGE_CHARS_MAX])
+
+
+def in_vain(message: str) -> Condition:
+    """Return RestartsInVain: which failure came back, from where, and what helps."""
+    return Condition(IN_VAIN, True, "RestartsDidNotHelp", message[:MESSAGE_CHARS_MAX], warning=True)
 
 
 NO_EPOCH_LEFT: Final = failed(

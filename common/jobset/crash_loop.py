@@ -9,6 +9,7 @@ After that the next epoch begins 5 s after the failure at the earliest, then 10 
     inplace.dev/failures: "backoff=0"                     never wait
     inplace.dev/failures: "3"                             three failed epochs in a row without progress fail the JobSet
     inplace.dev/failures: "no-progress=3,short=600"       the same; without steps, 600 s are progress
+    inplace.dev/failures: "same=3"                        three in a row of one class from one place fail the JobSet
 
 The steps come with the announcements that end a restart (common/wire/last_progress.py). `status.crashLoop` (in a
 divided JobSet one in each scope) is what is remembered, so another controller waits no longer and no shorter.
@@ -56,12 +57,14 @@ class Backoff:
         max_s: at most.
         long_s: an epoch that ran so long is progress where no Pod tells steps.
         epochs_max: so many failed epochs in a row fail the JobSet; None: it goes on.
+        same_max: so many failures in a row of one class from one place fail it; None: it goes on.
     """
 
     first_s: int = BACKOFF_S
     max_s: int = BACKOFF_MAX_S
     long_s: float = LONG_S
     epochs_max: int | None = None
+    same_max: int | None = None
 
     def wait_s(self, failures: int) -> int:
         """Return the wait after so many failures in a row without progress."""
@@ -116,7 +119,7 @@ def backoff_of(annotations: Mapping[str, Any]) -> Backoff:
     given = FAILURES.read_or_default(annotations)
     first_s = given.get("backoff", BACKOFF_S)
     max_s = max(first_s, given.get("backoff-max", BACKOFF_MAX_S))
-    return Backoff(first_s, max_s, given.get("short", LONG_S), given.get("no-progress"))
+    return Backoff(first_s, max_s, given.get("short", LONG_S), given.get("no-progress"), given.get("same"))
 
 
 def crash_loop_of(fields: Mapping[str, Any]) -> CrashLoop:

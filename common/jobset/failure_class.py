@@ -1,7 +1,7 @@
 """
-What was to blame for a failure, by what the status says of it anyway: one class, and the words that show it.
+The class of a failure: where to look first. It follows from reason, trigger, last line and exit code.
 
-    outside      somebody else ended it: eviction, preemption, a deleted Pod, SIGTERM, SIGKILL
+    outside      another program or a person ended it: eviction, preemption, a deleted Pod, SIGTERM, SIGKILL
     launch       the program never began to train: a wrong command, a missing module, a variable that is not set
     memory       of the process, its container, its GPU, or shared memory
     device       a GPU or TPU, its driver, or its node
@@ -12,22 +12,24 @@ What was to blame for a failure, by what the status says of it anyway: one class
     code         the script or a library it uses
     unknown      nothing says it
 
-The first rule that fits decides, from the outside to the inside; each is a pattern in the worker's last line. So the
-same failure has the same class each time, in the controller, in every command and in the tests. Words of programs
-change: tests/corpus/tails.txt has those that are known. Pure. docs/failure-classes.md
+Kubernetes' reason decides first, then the trigger, then the rules below in their order: each is a pattern that is
+searched in the worker's last line, and the first one that is found decides. Where no pattern is found, the exit code
+decides. So a failure has the same class in the controller, in every command and in the tests. When programs change
+their words, add the new line to tests/corpus/tails.txt first. Pure. docs/failure-classes.md
 """
 
 from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from inplace.common.jobset.causes import Failure, Trigger
 
 
 class FailureClass(Enum):
-    """What was to blame; a label's value, so closed."""
+    """What failed; a label's value, so closed."""
 
     OUTSIDE = "outside"
     LAUNCH = "launch"
@@ -64,10 +66,16 @@ _OF_REASONS: Final = {
     "NodeLost": FailureClass.DEVICE,
     "NodeNotReady": FailureClass.DEVICE,
 }
+LINES_KEPT_MAX: Final = 1024  # classes of lines, of at most 200 bytes each
 _NOT_RUN: Final = (126, 127)  # a shell could not execute a command, or did not find it
 _OF_CODES: Final = {
     128: FailureClass.LAUNCH,  # kubelet's StartError and ContainerCannotRun
+    129: FailureClass.OUTSIDE,  # SIGHUP
+    130: FailureClass.OUTSIDE,  # SIGINT
+    132: FailureClass.CODE,  # SIGILL
+    134: FailureClass.CODE,  # SIGABRT: a check of a library
     135: FailureClass.MEMORY,  # SIGBUS: a page of shared memory that is not there
+    136: FailureClass.CODE,  # SIGFPE
     137: FailureClass.OUTSIDE,
     139: FailureClass.CODE,
     143: FailureClass.OUTSIDE,
@@ -76,7 +84,7 @@ _OF_CODES: Final = {
 _RULES: Final = {
     FailureClass.OUTSIDE: r"""
         got signal: ?15|keyboardinterrupt|sigtermexception|received sigterm|killed by signal: terminated|preempted
-        signal 9 \(sigkill\)|evicted|termination signal|signal sigterm|cancelled at|return code = -(?:9|15)
+        signal 9 \(sigkill\)|signal 15|evicted|termination signal|signal sigterm|cancelled at|return code = -(?:9|15)
     """,
     FailureClass.MEMORY: r"""
         out ?of ?memory|resource_?exhausted|(?:cannot|can't|unable to) allocate|memoryerror|bad_alloc|\boom\b
@@ -94,8 +102,9 @@ _RULES: Final = {
         (?:command|\d+: \S+): not found$|unrecognized arguments|arguments are required|unknown command line flag
         shared object file|glibc_|^exec:|exec format error|environment variable \w+ expected|unbound variable
         (?-i:KeyError: '(?:RANK|[A-Z][A-Z0-9]*_[A-Z0-9_]+)')|address already in use|eaddrinuse|have nccl built in
+        requires at least one cuda device
         cuda_home|failed to import|building extension|parallel dims|not divisible by|config\w*error
-        batch related parameters|\.sh: line \d+:
+        batch related parameters|\.sh: line \d+:|: error: argument |parameter not set
     """,
     FailureClass.COLLECTIVE: r"""
         nccl|gloo|\bmpi_|connection (?:was )?(?:closed|reset|refused|aborted|lost)|lost connection|broken ?pipe
@@ -116,17 +125,18 @@ _RULES: Final = {
         permissionerror|transport endpoint|botocore|\bs3\b|\bgs://|storage\.googleapis|google\.api_core|azure\.
         http response code|lustre|checkpoint|zip archive|pytorchstreamreader|inline_container|safetensor
         unpicklingerror|ran out of input|\bzarr\b|tensorstore|truncated file|restorev2|global metadata
-        \.(?:pt|pth|ckpt|npz)'|filenotfounderror|notfounderror|too many open files|mountvolume
+        \.(?:pt|pth|ckpt|npz)'|filenotfounderror|notfounderror|too many open files|mountvolume|oserror: \[errno
+        http\.client\.|urllib\.error\.|httperror
     """,
     FailureClass.DATA: r"""
         unicodedecodeerror|jsondecodeerror|identify image|unidentifiedimage|image file|dataloader worker|pyarrow
         parquet|zlib\.error|tarfile|dataset\w*error|badgzip|badzip|eoferror|corrupt|tokeniz\w*error|tokenizing data
         decompress|invalid ?data|parse serialized|libsndfile|decorderror|cv2\.error|opencv|webdataset|index file
         num_samples=0|stack expects each tensor|didn't find \[|tar archive|tar file|frames left|sample index
-        loading video
+        loading video|struct\.error
     """,
     FailureClass.CODE: r"""
-        ^(?:\[?rank ?\d+\]?: ?)?[A-Za-z_][\w.]*(?:error|exception|warning)\b|segmentation fault|sigsegv|std::\w+$
+        ^(?:\[?rank ?\d+\]?: ?)?[A-Za-z_][\w.]*(?:error|exception|warning|exit)\b|segmentation fault|sigsegv|std::\w+$
     """,
 }
 _PATTERNS: Final = {
@@ -153,6 +163,11 @@ def class_words(trigger: Trigger, failure: Failure | None) -> str:
     return "" if found is FailureClass.UNKNOWN else f" ({found.value})"
 
 
+def is_of_kubernetes(failure: Failure) -> bool:
+    """Say whether the reason that Kubernetes gives is the class, whatever the worker wrote."""
+    return failure.reason in _OF_REASONS
+
+
 def class_of(trigger: Trigger, failure: Failure | None) -> FailureClass:
     """Return the class of a failure.
 
@@ -164,11 +179,16 @@ def class_of(trigger: Trigger, failure: Failure | None) -> FailureClass:
         return found
     if (found := _OF_TRIGGERS.get(trigger)) is not None:
         return found
+    if failure is not None and failure.reason == Trigger.STALLED.reason:
+        return FailureClass.COLLECTIVE  # its peers failed, and it was furthest behind
     if failure is None:
         return FailureClass.UNKNOWN
     if failure.exit_code in _NOT_RUN:
         return FailureClass.LAUNCH
-    for found, pattern in _PATTERNS.items():
-        if pattern.search(failure.last_line):
-            return found
-    return _OF_CODES.get(failure.exit_code or 0, FailureClass.UNKNOWN)
+    return _of_line(failure.last_line) or _OF_CODES.get(failure.exit_code or 0, FailureClass.UNKNOWN)
+
+
+@lru_cache(LINES_KEPT_MAX)
+def _of_line(line: str) -> FailureClass | None:
+    """Return the class of a last line: a controller asks it again of the same one for each Pod that fails."""
+    return next((found for found, pattern in _PATTERNS.items() if pattern.search(line)), None)

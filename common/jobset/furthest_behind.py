@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from inplace.common.bare.record import record
-from inplace.common.jobset.causes import Failure, Trigger, failure_of_entry, trigger_of
+from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.wire.last_line import is_peers_sign
 
@@ -26,7 +24,7 @@ class FurthestBehind:
 
     Args:
         pods: names, at most NAMED_MAX, the longest silence first.
-        count: how many Pods had that step.
+        count: how many Pods had that step, or told none.
         progress: of the first of them.
         node: of the first of them; "" if that is not known.
     """
@@ -71,23 +69,6 @@ def silent_of_entry(entry: Mapping[str, Any]) -> FurthestBehind | None:
         return None
     step, count, quiet_ms = (_number(found.get(name)) for name in ("step", "count", "quietMilliseconds"))
     return FurthestBehind(tuple(map(str, pods)), count or len(pods), LastProgress(step, (quiet_ms or 0) / 1000))
-
-
-def to_blame(entry: Mapping[str, Any], silent: FurthestBehind | None = None) -> Failure | None:
-    """Return the first failure that a status.lastGroupRestart tells of; None where it names nobody.
-
-    Any Pod may be the first to tell of a hang. So there it is the one Pod that was silent first, if steps can tell.
-
-    Args:
-        entry: of the status.
-        silent: the Pods that were furthest behind, where the entry does not say it yet.
-    """
-    told = failure_of_entry(entry)
-    if trigger_of(entry) is not Trigger.STALLED:
-        return told
-    silent = silent or silent_of_entry(entry)
-    hang = silent.hang if silent is not None else None
-    return replace(hang, node=told.node) if hang and told and not hang.node and told.pod == hang.pod else hang
 
 
 def _number(value: object) -> int | None:

@@ -14,11 +14,13 @@ import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from inplace.common.jobset.causes import REASON_CHARS_MAX, Failure, unix_time
-from inplace.common.jobset.furthest_behind import FurthestBehind, to_blame
+from inplace.common.jobset.causes import REASON_CHARS_MAX, Failure, trigger_of, unix_time
+from inplace.common.jobset.failure_class import class_of
+from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.status_record import StatusRecord
+from inplace.common.jobset.verdict import Verdict, verdict_of
 from inplace.common.protocol.resume import Resume
 from inplace.common.wire.exit_words import PLAIN_REASON
 
@@ -69,8 +71,14 @@ class PastRestart(StatusRecord, frozen=True):
     def __str__(self) -> str:
         """Say how the epoch before it ended."""
         where = f" at step {self.last_step}" if self.last_step is not None else ""
+        return f"epoch {self.epoch - 1} ended{where} ({self.verdict.culprit or self.trigger})"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what was to blame."""
         failure = Failure(self.pod, self.node, "", self.exit_code, self.reason, last_line=self.last_line)
-        return f"epoch {self.epoch - 1} ended{where} ({failure if self.pod else self.trigger})"
+        culprit = failure if self.pod else None
+        return Verdict(class_of(trigger_of({"trigger": self.trigger}), culprit), culprit)
 
     @property
     def cost_text(self) -> str:
@@ -87,7 +95,7 @@ def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None, resume
         silent: the Pods that were furthest behind when the old epoch ended; None if no Pod told.
         resume: from which step the new one goes on.
     """
-    failure, seconds = to_blame(entry, silent), seconds_of(entry)
+    failure, seconds = verdict_of(entry, silent).culprit, seconds_of(entry)
     began_s, decided_s = unix_time(entry.get("startedAt")), unix_time(entry.get("deprecatedAt"))
     waited = None if began_s is None or decided_s is None else max(0, round((decided_s - began_s) * 1000))
     past = PastRestart(

@@ -37,6 +37,9 @@ BACKOFF_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 
 BACKOFF_MAX_S: Final = 300  # as kubelet's CrashLoopBackOff
 BACKOFF_LIMIT_S: Final = 3600  # who waits longer should fail instead
 EPOCHS_MAX: Final = 16  # without progress; status.restartHistory tells of all
+SAME: Final = 3  # failures from which on a condition says that restarts do not help
+SAME_MIN: Final = 2
+SAME_MAX: Final = 8  # status.restartHistory has no more whole ones, if all their words are long
 SHORT_S_MAX: Final = 7 * DAY_S
 STEP_NAMES: Final = ("InPlace", "ReplacePod", "RecreateJob", "RecreateJobs")
 USES_MAX: Final = 64  # of one step of the escalation; each is 60 to 400 bytes of the status
@@ -220,6 +223,7 @@ FAILURES: Final = Setting(
     (
         _whole("no-progress", 1, EPOCHS_MAX, "failed epochs in a row without progress that fail the JobSet"),
         _whole("short", 1, SHORT_S_MAX, "seconds; where no Pod tells steps, a longer epoch is progress", f"{LONG_S:g}"),
+        _whole("same", SAME_MIN, SAME_MAX, "failures in a row of one class from one place, as no-progress"),
         _whole("backoff", 0, BACKOFF_LIMIT_S, "seconds before the second restart in vain; 0: never", str(BACKOFF_S)),
         _whole("backoff-max", 0, BACKOFF_LIMIT_S, "the longest wait in seconds", f"{BACKOFF_MAX_S}"),
     ),

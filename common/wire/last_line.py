@@ -2,8 +2,8 @@ r"""
 The last words of a worker: one line of what it wrote, at most 200 bytes, without controls and what looks like a secret.
 
 `last_line_of` finds the line in the end of a log or in a termination message: the last one that reads as an exception
-("RuntimeError: CUDA error"), or else the last one with a word in it. Lines of our own logs are passed over, and
-what a launcher or a runtime adds once a rank has failed, where anything else is there.
+("RuntimeError: CUDA error"), or else the last one with a word in it. Lines of our own logs and frames of native stacks
+are passed over, and what a launcher or a runtime adds once a rank has failed, where anything else is there.
 
 Secrets are found by how they look: a name such as `password`, `token` or `api_key` before `=` or `:`, credentials in a
 URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
@@ -40,7 +40,9 @@ _EXCEPTION: Final = re.compile(
     r"|(?:fatal|panic|error|terminate called)\b|what\(\): *\S",
     re.IGNORECASE,
 )
-_OWN: Final = re.compile(r'\{"timestamp": "[^"]*", "level": "')  # agent/report/log_line.py's
+_NO_WORDS: Final = re.compile(  # of agent/report/log_line.py; frames of native stacks; what gloo says when all is well
+    r'\{"timestamp": "[^"]*", "level": "|@ +0x[0-9a-f]+|frame #\d+|\[Gloo\] Rank \d+ is connected to'
+)
 _LAUNCHERS: Final = re.compile(
     r"childfailederror|calledprocesserror: command|^=+$|^-+$|^\S+\.py failed$|^(?:failures|root cause\b.*):$"
     r"|<no_other_failures>|^(?:fatal python error: )?aborted\b|^\[\d+\]:$|exited with code \d"
@@ -106,7 +108,7 @@ def last_line_of(text: str) -> str:
     found = launchers = ""
     for line in reversed(text[-READ_CHARACTERS_MAX:].splitlines()):
         plain = _printable(line)
-        if not any(map(str.isalnum, plain)) or _OWN.match(plain):
+        if not any(map(str.isalnum, plain)) or _NO_WORDS.match(plain):
             continue
         if _LAUNCHERS.search(plain):
             launchers = launchers or plain

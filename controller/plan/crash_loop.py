@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msgspec import structs
 
 from inplace.common.jobset import conditions
-from inplace.common.jobset.crash_loop import CrashLoop, after_epoch, backoff_of, crash_loop_of
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_epoch, backoff_of, crash_loop_of
+from inplace.common.jobset.in_vain import in_vain
 from inplace.common.jobset.restart_history import history_of
 from inplace.common.jobset.scopes import Scope, fields_of_scope, write_scope
+from inplace.common.jobset.settings import SAME, SAME_MIN
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.finish import fail
-from inplace.controller.plan.history import note_last_failure
+from inplace.controller.plan.history import history_so_far, note_last_failure
 
 
 def judge(draft: Draft, scope: Scope, decision: Decision) -> CrashLoop | None:
@@ -30,17 +34,50 @@ def judge(draft: Draft, scope: Scope, decision: Decision) -> CrashLoop | None:
     )
 
 
-def fail_if_hopeless(draft: Draft, scope: Scope, loop: CrashLoop | None) -> bool:
-    """Fail the JobSet where too many epochs ended without progress; say whether that is so."""
-    if loop is None or not loop.is_hopeless(backoff_of(draft.jobset.annotations)):
-        return False
+def fail_if_hopeless(draft: Draft, loops: Mapping[str, CrashLoop | None]) -> bool:
+    """Fail the JobSet where no restart helps any more; else say in a condition that none helped so far.
+
+    Args:
+        draft: the pass.
+        loops: by scope, what `judge` returned.
+
+    Returns:
+        That it fails.
+    """
+    backoff, found = backoff_of(draft.jobset.annotations), None
+    for name, loop in loops.items():
+        scope = draft.jobset.scopes[name]
+        if loop is not None and loop.is_hopeless(backoff):
+            best = f" (the highest step ever is {loop.best})" if loop.best is not None else ""
+            ended = [past for past in history_so_far(draft, scope) if past.scope == name][-loop.epochs :]
+            told = f"{loop.epochs} epochs in a row without progress{best}: {', '.join(map(str, ended))}"
+            return _fail(draft, scope, loop, told)
+        known = loop or crash_loop_of(fields_of_scope(draft.status, scope))
+        if known.failures < SAME_MIN or (loop is None and _runs_long(draft, known, backoff)):
+            continue
+        past = history_so_far(draft, scope) if loop is not None else history_of(draft.status)
+        vain = in_vain(past, known, name, backoff.same_max or SAME)
+        if loop is not None and vain is not None and backoff.same_max is not None:
+            return _fail(draft, scope, loop, str(vain))
+        found = found or vain
+    if found is not None:
+        draft.set(conditions.in_vain(str(found)))
+    elif draft.is_written_anyway or any(loop is not None for loop in loops.values()):
+        draft.turn_false(conditions.IN_VAIN)
+    return False
+
+
+def _fail(draft: Draft, scope: Scope, loop: CrashLoop, told: str) -> bool:
     write_scope(draft.status, scope, {wire.CRASH_LOOP: loop.fields()})
     note_last_failure(draft)
-    ended = [past for past in history_of(draft.status) if past.scope == scope.name][-loop.epochs :]
-    best = f" (the highest step ever is {loop.best})" if loop.best is not None else ""
-    told = f"{loop.epochs} epochs in a row without progress{best}: {', '.join(map(str, ended))}"
     fail(draft, conditions.no_progress(told))
     return True
+
+
+def _runs_long(draft: Draft, loop: CrashLoop, backoff: Backoff) -> bool:
+    """Say whether the epoch that runs has run for so long that it counts as progress."""
+    began_s = unix_time(loop.synced_at)
+    return began_s is not None and draft.now_s - began_s >= backoff.long_s
 
 
 def pace(draft: Draft, scope: Scope, decision: Decision, loop: CrashLoop | None) -> Decision:

@@ -11,16 +11,16 @@ from inplace.common.jobset.causes import COMPLETED, Cause, Trigger, unix_time
 from inplace.common.jobset.escalation import FAIL, led_on
 from inplace.common.jobset.jobset import COUNTERS
 from inplace.common.jobset.kinds import Job
-from inplace.common.jobset.last_restart import OWN_ENDS, UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
 from inplace.common.jobset.notices import listed
 from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, with_cost
 from inplace.common.jobset.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 from inplace.common.jobset.slow_ranks import slow_ranks
+from inplace.common.jobset.verdict import OWN_ENDS, is_echo
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
-from inplace.common.wire.last_line import is_peers_sign
 from inplace.common.wire.members import members_text
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_hang
@@ -86,7 +86,7 @@ def decide_epochs(draft: Draft) -> bool:
         fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
     loops = {name: judge(draft, scopes[name], decision) for name, decision in decisions.items()}
-    if any(fail_if_hopeless(draft, scopes[name], loop) for name, loop in loops.items()):
+    if fail_if_hopeless(draft, loops):
         return True
     for name, decision in decisions.items():
         _write_epochs(draft, scopes[name], pace(draft, scopes[name], decision, loops[name]))
@@ -103,9 +103,7 @@ def _awaits_words(draft: Draft, exceeded: Iterable[Scope]) -> bool:
     """
     for scope in exceeded:
         cause = draft.causes.get(scope.name, UNSEEN)
-        may_follow = cause.failure is not None and (
-            not cause.failure.last_line or is_peers_sign(cause.failure.last_line)
-        )
+        may_follow = cause.failure is not None and (not cause.failure.last_line or is_echo(cause.failure))
         seen_s = unix_time(cause.seen_at) if cause.trigger in OWN_ENDS and may_follow else None
         left_s = 0.0 if seen_s is None else LAST_WORDS_S - (draft.now_s - seen_s)
         if 0.0 < left_s <= LAST_WORDS_S:

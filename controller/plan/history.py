@@ -11,8 +11,15 @@ from typing import Any
 
 from inplace.common.jobset.causes import Cause, Failure, Trigger
 from inplace.common.jobset.conditions import FAILED
-from inplace.common.jobset.last_restart import begun, blamed, entry_of
-from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, past_restart, with_restart
+from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.restart_history import (
+    FIELD,
+    PastRestart,
+    fields_of,
+    history_of,
+    past_restart,
+    with_restart,
+)
 from inplace.common.jobset.scopes import Scope
 from inplace.common.protocol.members import of_epoch
 from inplace.common.wire import names as wire
@@ -30,6 +37,13 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
     members = of_epoch(draft.jobset.scopes_in(draft.status)[scope.name].ranks, entry["epoch"])
     past = past_restart(entry, draft.observed.silent.get(scope.name), members.resume if members is not None else None)
     draft.status[FIELD] = fields_of(with_restart(history_of(draft.status), past))
+
+
+def history_so_far(draft: Draft, scope: Scope) -> tuple[PastRestart, ...]:
+    """Return the history with the restart of a scope that is under way, and whose Pods have all announced."""
+    cause, silent = draft.causes.get(scope.name, UNSEEN), draft.observed.silent.get(scope.name)
+    entry = ended(draft.status, scope, cause, draft.now, silent) or begun(draft.status, scope, cause, draft.now)
+    return with_restart(history_of(draft.status), past_restart(entry, silent))
 
 
 def note_last_failure(draft: Draft, failure: Failure | None = None) -> None:

@@ -17,7 +17,7 @@ from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.jobset.causes import COMPLETED, Cause, Failure, Trigger, unix_time
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Job, Pod
-from inplace.common.jobset.last_restart import OWN_ENDS
+from inplace.common.jobset.verdict import OWN_ENDS
 from inplace.common.wire.last_line import is_peers_sign
 from inplace.common.wire.phases import exit_code_of
 from inplace.controller.tracking.pods import known_epoch

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.verdict import Verdict
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.members import Sizes
 from inplace.common.wire import names as wire
@@ -27,9 +27,9 @@ class JobSetCount:
         restarts_max: maxRestarts.
         restarts_left: how many more of them it has.
         synced_at_s: when the last group restart ended, Unix time; None for never.
-        first_failure: of the last group restart; None when nothing failed in it, or the failure is unknown.
+        verdict: on the failure of the last group restart; None without one.
         first_silent: in the epoch before it; None if no Pod told.
-        trigger: of the last group restart.
+        is_in_vain: restarts did not help.
     """
 
     namespace: str
@@ -37,9 +37,9 @@ class JobSetCount:
     restarts_max: int
     restarts_left: int
     synced_at_s: float | None
-    first_failure: Failure | None
+    verdict: Verdict | None
     first_silent: FurthestBehind | None = None
-    trigger: Trigger = Trigger.UNKNOWN
+    is_in_vain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

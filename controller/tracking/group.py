@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from inplace.common.jobset.causes import Cause, trigger_of, unix_time
+from inplace.common.jobset.causes import Cause, unix_time
+from inplace.common.jobset.conditions import IN_VAIN, is_true
 from inplace.common.jobset.escalation import pod_leaving, use_of_restart
-from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry, to_blame
+from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Pod
 from inplace.common.jobset.last_restart import cause_of
@@ -18,6 +19,7 @@ from inplace.common.jobset.rules import Matches
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.settings import planned_save_s
 from inplace.common.jobset.slow_ranks import PodWork
+from inplace.common.jobset.verdict import verdict_of
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.lease import promised_s
 from inplace.common.protocol.ledger import Ledger
@@ -210,7 +212,9 @@ class Group:
 
     def silent(self) -> Mapping[str, FurthestBehind]:
         """Return who was silent first in each scope that restarts, as far as its Pods told."""
-        found = {name: scope_ledger.silence.result() for name, scope_ledger in self.ledgers.items()}
+        found = {
+            name: scope_ledger.silence.result(scope_ledger.expected) for name, scope_ledger in self.ledgers.items()
+        }
         return {name: silent for name, silent in found.items() if silent is not None}
 
     def notices(self) -> tuple[GroupNotice, ...]:
@@ -323,9 +327,8 @@ class Group:
         last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
         left = max(0, policy.restarts_max - self.decide(name).restarts)
         ended_s = unix_time(last.get("syncedAt"))
-        return JobSetCount(
-            *self.key, policy.restarts_max, left, ended_s, to_blame(last), silent_of_entry(last), trigger_of(last)
-        )
+        vain = is_true(self.jobset.status.get("conditions") or (), IN_VAIN)
+        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, verdict_of(last), silent_of_entry(last), vain)
 
     def _shape(self, name: str) -> Shape:
         """Return the slots that a scope's barrier waits for."""

@@ -63,17 +63,19 @@ def _blocked(pod: Pod) -> Blocked | None:
 class LastSteps:
     """What the Pods of a scope told since its last sync.
 
-    A Pod that tells no step is not compared with those that do, unless none does.
+    A Pod that tells no step may be as far behind as any: often one rank alone reports.
     """
 
     _step: int | None = None
     _count: int = 0
+    _stepped: int = 0  # Pods that told a step
     _first: list[tuple[float, str, str, LastProgress]] = field(
         default_factory=list
     )  # (minus quiet, Pod, node), NAMED_MAX
 
     def note(self, pod: str, node: str, progress: LastProgress) -> None:
         """Take in how far the worker of a Pod was, and on which node; each Pod tells it once."""
+        self._stepped += progress.step is not None
         if self._count and progress.step != self._step:
             if progress.step is None or (self._step is not None and progress.step > self._step):
                 return
@@ -83,12 +85,13 @@ class LastSteps:
         insort(self._first, (-progress.quiet_s, pod, node, progress), key=lambda told: told[:2])
         del self._first[NAMED_MAX:]
 
-    def result(self) -> FurthestBehind | None:
-        """Return who was silent first; None if no Pod told."""
+    def result(self, pods: int) -> FurthestBehind | None:
+        """Return who was silent first, of so many Pods that ran; None if no Pod told."""
         if not self._first:
             return None
         _, _, node, progress = self._first[0]
-        return FurthestBehind(tuple(pod for _, pod, *_ in self._first), self._count, progress, node)
+        unknown = max(0, pods - self._stepped) if progress.step is not None else 0
+        return FurthestBehind(tuple(pod for _, pod, *_ in self._first), self._count + unknown, progress, node)
 
 
 # The Pods of one scope of which it is asked whether they leave their node, and those that do, until the next sync.

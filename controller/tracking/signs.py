@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from inplace.common.jobset.causes import MESSAGE_CHARS_MAX, OF_NOTICES, Cause, Failure, Trigger, unix_time
 from inplace.common.jobset.containers import InitStatus
 from inplace.common.jobset.kinds import Pod
-from inplace.common.jobset.last_restart import OWN_ENDS, came_before
 from inplace.common.jobset.notices import NO_KINDS
+from inplace.common.jobset.verdict import OWN_ENDS, explains
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
@@ -169,7 +169,7 @@ def corrected(cause: Cause, pod: Pod, synced: int) -> Cause:
     if cause.trigger not in OWN_ENDS or cause.failure is None:
         return cause
     late = _end_told(pod, synced)
-    if late is None or late[1].pod == cause.failure.pod or not came_before(late[1], cause.failure):
+    if late is None or late[1].pod == cause.failure.pod or not explains(late[1], cause.failure):
         return cause
     return dataclasses.replace(cause, trigger=late[0], failure=late[1])
 

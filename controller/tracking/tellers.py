@@ -18,6 +18,7 @@ from inplace.common.jobset.note import Note
 from inplace.common.jobset.notices import notices_of
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import slow_ranks_of_entry
+from inplace.common.jobset.verdict import verdict_of
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.members import Members
@@ -132,8 +133,14 @@ class RestartTimer:
                 f"; {unit} {slot} plays rank {rank}" for rank, slot in ranks.exchanged[:EXCHANGES_TOLD_MAX]
             )
         found = entry or {}
-        if timing is not None and timing.blamed and timing.blamed != _pod_of(cause) and cause.failure is not None:
+        verdict = verdict_of(found)
+        if cause.trigger.is_failure:
+            self.metrics.verdicts.labels(jobset.namespace, jobset.name, verdict.found.value).inc()
+        told, culprit = timing.blamed if timing is not None else "", verdict.culprit
+        if told and cause.trigger is Trigger.STALLED and _pod_of(cause) != told:
             message += f"; first of all, {cause}"
+        elif told and culprit is not None and culprit.pod != told and cause.trigger is not Trigger.STALLED:
+            message += f"; verdict: {verdict}"
         if silent := silent_text(silent_of_entry(found), found.get("trigger"), found.get("firstFailure")):
             message += f"; {silent}"
         if (slow := slow_ranks_of_entry(found)) is not None:

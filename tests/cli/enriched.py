@@ -23,7 +23,7 @@ ANNOTATIONS: Final[Mapping[str, str]] = {
     wire.STALL: "after=600,start=900",
     wire.FENCE_AFTER: "60",
     wire.BARRIER: "600",
-    wire.FAILURES: "no-progress=3,short=600,backoff=10",
+    wire.FAILURES: "no-progress=3,short=600,same=4,backoff=10",
     wire.RESTART: "depth=process,save-within=60",
     wire.RESTART_SCOPE: "ReplicatedJob",
     wire.MEMBERS: "max=1",

@@ -74,7 +74,7 @@ def _policies() -> st.SearchStrategy[dict[str, str]]:
         "ReplacePod=1,RecreateJobs=2, InPlace=64,window=2592000",
         "garbage",
     )
-    failures = ("no-progress=1,short=60", "2", "x")
+    failures = ("no-progress=1,short=60", "2", "same=2", "x")
     optional = {wire.ESCALATION: st.sampled_from(escalations), wire.FAILURES: st.sampled_from(failures)}
     return st.fixed_dictionaries({}, optional=optional)
 

@@ -17,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.failure_class import FailureClass
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
+from inplace.common.jobset.verdict import Verdict
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.protocol.members import Sizes
@@ -100,7 +102,8 @@ def controller_rows() -> Iterator[Row]:
     """Yield each family of the controller, with a JobSet that has restarted and failed."""
     metrics = Metrics()
     silent = FurthestBehind(("p",), 1, LastProgress(3, 4.0))
-    whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"), silent)
+    verdict = Verdict(FailureClass.CODE, Failure("p", "n", "c", 1, "Error"))
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, verdict, silent)
     count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
     count = replace(count, sizes=Sizes(6, 8), spares_max=1)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))

@@ -17,8 +17,10 @@ from grafana.promql import concrete
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.failure_class import FailureClass
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
+from inplace.common.jobset.verdict import Verdict
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.last_progress import LastProgress
 from inplace.common.protocol.members import Sizes
@@ -39,7 +41,7 @@ def controller_metrics() -> Metrics:
     metrics = Metrics()
     failure = Failure("train-w-0-0-abcde", "node-1", "worker", 1, "Error")
     silent = FurthestBehind(("train-w-0-0-abcde",), 1, LastProgress(3, 4.0))
-    whole = JobSetCount("ns", "train", 3, 2, 1.0, failure, silent)
+    whole = JobSetCount("ns", "train", 3, 2, 1.0, Verdict(FailureClass.CODE, failure), silent)
     count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
     count = replace(count, sizes=Sizes(6, 8), spares_max=1)
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))

@@ -281,6 +281,12 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
         assert list(check_unwatched(document)) == []
 
 
+def test_failures_that_come_back_are_told_where_they_end_the_jobset() -> None:
+    """By their number, class and place."""
+    same = "If 2 failures in a row are of one class, from one rank or at one step, without progress in between, "
+    assert f"{same}the JobSet fails: NoProgress." in policy_sentences(of_example("train", FAILURES="same=2"))
+
+
 def test_what_restarts_a_group_that_works_is_told() -> None:
     """Each kind that is named, and that an agent has to see the steps."""
     kinds = "Failures are also: a loss that is no finite number, steps that get slower (inplace.dev/restart-on)."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from inplace.common.jobset.causes import Failure
-from inplace.common.jobset.last_restart import came_before
+from inplace.common.jobset.verdict import explains
 
 CULPRIT, VICTIM = "ValueError: bad sample 4711", "RuntimeError: Connection closed by peer [10.0.0.7]:41234"
 
@@ -19,14 +19,14 @@ def test_the_first_is_the_same_in_every_order() -> None:
     for order in permutations(failures):
         known = order[0]
         for late in order[1:]:
-            known = late if came_before(late, known) else known
+            known = late if explains(late, known) else known
         assert known.pod == "pod-1"
 
 
 def test_whole_seconds_decide_nothing_within_one() -> None:
     """Kubelet cuts the moment: who is told first stays, unless the second before is meant."""
     known = Failure("a", exit_code=1, finished_at="2026-01-01T00:00:05Z")
-    assert not came_before(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:05Z"), known)
-    assert not came_before(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:05.100Z"), known)
-    assert came_before(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:04Z"), known)
-    assert came_before(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:04.900Z"), known)
+    assert not explains(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:05Z"), known)
+    assert not explains(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:05.100Z"), known)
+    assert explains(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:04Z"), known)
+    assert explains(Failure("b", exit_code=1, finished_at="2026-01-01T00:00:04.900Z"), known)

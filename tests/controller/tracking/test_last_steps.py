@@ -26,7 +26,7 @@ told = st.lists(
 
 @given(told)
 def test_the_fold_is_what_sorting_them_all_says(progresses: list[LastProgress]) -> None:
-    """The lowest step, the longest silence first; a Pod without a step only where none has one."""
+    """The lowest step, the longest silence first; a Pod without a step may have been as far behind."""
     silence = LastSteps()
     pods = {f"p{number:02}": progress for number, progress in enumerate(progresses)}
     for pod, progress in pods.items():
@@ -34,12 +34,23 @@ def test_the_fold_is_what_sorting_them_all_says(progresses: list[LastProgress]) 
     steps = [progress.step for progress in progresses if progress.step is not None]
     lowest = [pod for pod, progress in pods.items() if progress.step == min(steps, default=None)]
     lowest.sort(key=lambda pod: (-pods[pod].quiet_s, pod))
+    unknown = len(pods) - len(steps) if steps else 0
     expected = (
-        FurthestBehind(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]], f"node-of-{lowest[0]}")
+        FurthestBehind(tuple(lowest[:NAMED_MAX]), len(lowest) + unknown, pods[lowest[0]], f"node-of-{lowest[0]}")
         if lowest
         else None
     )
-    assert silence.result() == expected
+    assert silence.result(len(pods)) == expected
+
+
+def test_the_only_rank_that_reports_is_not_to_blame_for_that() -> None:
+    """Of four Pods one tells its steps: any of the others may hang."""
+    silence = LastSteps()
+    silence.note("p0", "n0", LastProgress(40, 4.0))
+    one = silence.result(4)
+    assert one is not None
+    assert one.only == ""
+    assert one.hang is None
 
 
 async def announce(crew: Crew, epoch: int, *told: str, first: int = 0) -> None:
