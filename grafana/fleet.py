@@ -108,7 +108,7 @@ BOARD: Final = Board(
         Row("Does everything run?", _COUNTS, height=4),
         Row("Every JobSet; a row leads to its board", (_TABLE,), height=7),
         Row("What is waited for", (shared.PODS_BY_STATE, _WAITS)),
-        Row("Who failed, and why", (shared.FIRST_FAILURES, _NODES), height=7),
+        Row("Who failed, and why", (shared.FIRST_FAILURES, shared.VERDICTS, _NODES), height=7),
         Row(
             "When restarting in place is not enough",
             (shared.ESCALATION_STEPS, shared.NODE_VERDICTS, shared.BUDGET),

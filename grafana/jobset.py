@@ -87,7 +87,7 @@ BOARD: Final = Board(
     (
         Row("Does it run, and what did it cost?", _ANSWERS, height=4),
         Row("What it waits for", (shared.PODS_BY_STATE, _WAIT)),
-        Row("Who failed first, and why", (shared.FIRST_FAILURES, shared.FIRST_SILENT), height=4),
+        Row("Who failed first, and why", (shared.FIRST_FAILURES, shared.VERDICTS, shared.FIRST_SILENT), height=4),
         Row(
             "When restarting in place is not enough",
             (shared.ESCALATION_STEPS, shared.NODE_VERDICTS, shared.BUDGET),

@@ -30,7 +30,7 @@ _STATES: Final = {
 }
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
 _DURATION: Final = "inplace_group_restart_duration_seconds"
-_FAILURE: Final = "pod, node, container, reason, exit_code"
+_FAILURE: Final = "class, pod, node, container, reason, exit_code"
 _ENDED: Final = f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}})"
 _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
@@ -137,8 +137,8 @@ PODS_BY_STATE: Final = Panel(
 FIRST_FAILURES: Final = Panel(
     "table",
     "Who failed first, and why",
-    "The first failure of each JobSet's last restart, and how long ago that was. `inplace explain JOBSET` adds "
-    "the container's last message.",
+    "The verdict on each JobSet's last restart, and how long ago that was. `inplace explain JOBSET` adds the words "
+    "that prove it.",
     "s",
     "InplaceNodeFailsFirst",
     (
@@ -150,6 +150,20 @@ FIRST_FAILURES: Final = Panel(
     ),
     empty="no container failed first in any JobSet's last group restart",
     names_jobsets=True,
+)
+
+_FOUND: Final = counted(f"inplace_verdicts_total{{{JOBSET}}}", RANGE)
+VERDICTS: Final = Panel(
+    "bargauge",
+    "Verdicts",
+    "What was to blame for failures in the range of the board, by class; vain: JobSets whose restarts do not help.",
+    "short",
+    "InplaceRestartsInVain",
+    (
+        Query(f"sum by (class) ({_FOUND}) > 0", "{{class}}"),
+        Query(f"sum(max by ({BY_JOBSET}) (inplace_restarts_in_vain{{{JOBSET}}})) > 0", "vain", empty="restarts help"),
+    ),
+    empty="nothing failed",
 )
 
 TRAINING_TIME: Final = Panel(

@@ -53,6 +53,7 @@ def controller_metrics() -> Metrics:
     metrics.escalation_steps.labels("ns", "train", "InPlace").inc()
     metrics.notices.labels("ns", "train", "loss").inc()
     metrics.node_verdicts.labels("ns", "train", "NodeAvoided").inc()
+    metrics.verdicts.labels("ns", "train", "code").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
     metrics.pod_phase_seconds.labels("view").observe(0.1)
     metrics.requests.labels("200", "GET", "server").inc()
