@@ -286,9 +286,11 @@ class WorkerKeeper:
         self._phases.worker_ended(code)
         if not code or not epoch:
             return
+        from inplace.common.wire.last_line import is_bare_exit
+
         line = words.line if words is not None else ""
-        if not line and self._tails is not None and code not in _KILLED:
-            line = self._tails.last_line(epoch)
+        if is_bare_exit(line) and self._tails is not None and code not in _KILLED:
+            line = self._tails.last_line(epoch) or line
         self._patches.note_end(epoch, min(words.at_s, now_s) if words is not None else now_s, line)
 
     def _has_failed(self) -> bool:

@@ -98,7 +98,7 @@ _RULES: Final = {
         backend '(?:tpu|cuda|gpu|rocm)'|core halted|memory access fault by gpu|device halted|tpu initialization
     """,
     FailureClass.LAUNCH: r"""
-        modulenotfounderror|importerror|syntaxerror|indentationerror|nameerror|not found in \$path|can't open file
+        modulenotfounderror|importerror|syntaxerror|indentationerror|not found in \$path|can't open file
         (?:command|\d+: \S+): not found$|unrecognized arguments|arguments are required|unknown command line flag
         shared object file|glibc_|^exec:|exec format error|environment variable \w+ expected|unbound variable
         (?-i:KeyError: '(?:RANK|[A-Z][A-Z0-9]*_[A-Z0-9_]+)')|address already in use|eaddrinuse|have nccl built in

@@ -63,6 +63,7 @@ _PEERS_SIGNS: Final = re.compile(
     r"|rendezvous\w*error|diststoreerror|distnetworkerror|got signal: ?15|childfailederror|sigtermexception",
     re.IGNORECASE,
 )
+_BARE_EXIT: Final = re.compile(r"(?:SystemExit: -?\d+)?")
 _SECRETS: Final = (
     # Credentials in a URL.
     (re.compile(r"(://)[^\s/@]{1,512}@"), rf"\1{_HIDDEN}@"),
@@ -117,6 +118,11 @@ def last_line_of(text: str) -> str:
             return clean_line(plain)
         found = found or plain
     return clean_line(found or launchers)
+
+
+def is_bare_exit(line: str) -> bool:
+    """Say whether words tell an exit code and nothing else: what the worker wrote before may say why."""
+    return _BARE_EXIT.fullmatch(line) is not None
 
 
 def is_peers_sign(line: str) -> bool:

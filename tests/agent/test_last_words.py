@@ -48,6 +48,7 @@ async def second_patch(group: Supervised) -> dict[str, str]:
         (FIRST, LINE),
         (ELASTIC, "ValueError: from torchelastic"),
         (RAISES + "sys.exit(3)", "SystemExit: 3"),
+        (RAISES + "print('Loss is nan, stopping', flush=True)\nsys.exit(1)", "Loss is nan, stopping"),
         (RAISES + "os._exit(3)", ""),
         (
             "raise RuntimeError('of a script that knows nothing of us')",
@@ -56,7 +57,7 @@ async def second_patch(group: Supervised) -> dict[str, str]:
         (SHELL, "no shard 7 in /data"),
         ("print('step 12', flush=True)\nos.kill(os.getpid(), 9)", ""),
     ],
-    ids=["exception", "torchelastic", "sys.exit", "no exception", "plain script", "shell", "killed"],
+    ids=["exception", "torchelastic", "sys.exit", "words before it", "no exception", "plain script", "shell", "killed"],
 )
 async def test_a_supervisor_announces_them(tmp_path: Path, worker: str | list[str], line: str) -> None:
     """With the announcement of the next epoch, and no request is added."""

@@ -24,7 +24,7 @@ from random import Random
 from typing import Any, Final
 
 from inplace.agent.progress.last_words import last_words
-from inplace.common.wire.last_line import last_line_of
+from inplace.common.wire.last_line import is_bare_exit, last_line_of
 from testbed.frameworks.venv import environment
 from tests.corpus.faults import FILE, HEAD, Fault, RankEnd, text_of
 from tests.corpus.kinds import BOTH, KINDS
@@ -83,8 +83,8 @@ def record(found: dict[str, Any], place: Path) -> Fault | None:
         if one["fault_s"] is not None:
             faults_s.append(one["fault_s"])
         words = last_words(str(folder / "progress"), 1)
-        line = words.line if words is not None else ""
-        line = last_line_of(line or (folder / "out").read_text(errors="replace"))
+        said = last_line_of((folder / "out").read_text(errors="replace"))
+        line = said if words is None or (is_bare_exit(words.line) and said) else last_line_of(words.line)
         step = None
         for file in (folder / "progress").glob("rank-*"):
             with suppress(ValueError, IndexError):

@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +45,7 @@ class Case:
 
     Args:
         ranks: that have the fault.
-        tells: the script calls `inplace.progress`.
+        tells: the script calls `inplace.ready` and `inplace.progress`.
         end: how a rank ends that fails by an exception: "plain"; "finally", it leaves the group first, as a script does
             that cleans up; "late", an exit handler takes its time; "finally-late", it takes that after it left.
         pause_s: of a late end.
@@ -96,6 +96,8 @@ class Rank:
     def _train(self) -> None:
         kind = KINDS[self.case.kind]
         random.seed(self.case.seed + self.number)
+        if self.case.tells:
+            inplace.ready()  # as the examples do it: from here on the end of this process is told
         try:
             if kind.at == "start":
                 self._fail(-1)
@@ -120,10 +122,8 @@ class Rank:
             return
         mounts = self.folder.parent.parent
         moment = Moment(self.number, case.world, step, case.framework, self.folder, mounts / "full", mounts / "ro")
-        early = inplace.busy("start", up_to_s=60) if case.tells and kind.at == "start" else nullcontext()
-        with early:
-            self.note("fault")
-            kind.do(moment)
+        self.note("fault")
+        kind.do(moment)
 
     def _clean_up(self) -> None:
         """Do what a script does between its exception and its end."""
