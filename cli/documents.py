@@ -171,6 +171,7 @@ class PastRestartFields(TypedDict):
     lastStep: int | None
     resumeStep: int | None
     resumeKind: str | None
+    observed: list[str]
     lostSteps: int | None
     costSeconds: float | None
 
@@ -214,6 +215,15 @@ class NodeShare(TypedDict):
     podHours: float
 
 
+class ObservedShare(TypedDict):
+    """Answers of one kind that were not applied; of those neither right nor wrong nobody knows yet."""
+
+    answer: str
+    count: int
+    right: int
+    wrong: int
+
+
 class ReportDocument(TypedDict):
     """The restarts of many JobSets: `inplace report`."""
 
@@ -224,6 +234,7 @@ class ReportDocument(TypedDict):
     jobsets: list[JobSetCostFields]
     causes: list[CauseShare]
     nodes: list[NodeShare]
+    observed: list[ObservedShare]
 
 
 class LogLineFields(TypedDict):

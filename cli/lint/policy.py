@@ -143,7 +143,8 @@ def _progress_sentences(jobset: JobSet) -> Iterator[str]:
         yield f"A failure that comes back at the same step counts as any other ({unset})."
         return
     epochs = "an epoch ends" if backoff.epochs_max == 1 else f"{backoff.epochs_max} epochs in a row end"
-    yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
+    ends = "an Event says so" if backoff.is_observed else "the JobSet fails: NoProgress"
+    yield f"If {epochs} by a failure and without a higher step than ever before, {ends}."
     yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {backoff.long_s:g} s."
 
 
@@ -163,6 +164,10 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
         yield f"A Pod restarts in place on a cordoned or tainted node, too (marked=stay in {wire.NODES})."
     if jobset.bad_nodes is None:
         unset = absence(jobset, NODES, "failures")
+        if (told := jobset.suspects) is not None:
+            times = "once" if told.failures == 1 else f"{told.failures} times"
+            done = "its Pods stay" if told.is_observed else "without a spare its Pods stay"
+            yield f"An Event tells of a node whose worker was the first to fail {times} in {told.window_s} s; {done}."
         yield f"No node is avoided: a Pod that is replaced may return to its node ({unset})."
         return
     yield f"Pods and nodes: {jobset.bad_nodes}."

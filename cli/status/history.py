@@ -94,6 +94,7 @@ def past_data(past: PastRestart) -> PastRestartFields:
         "lastStep": past.last_step,
         "resumeStep": past.resume_step,
         "resumeKind": past.resume_kind or None,
+        "observed": list(past.answers),
         "lostSteps": past.lost_steps,
         "costSeconds": _seconds(past.cost_ms),
     }
@@ -112,6 +113,7 @@ def history_lines(rows: Iterable[PastRestartFields]) -> Iterator[str]:
         if (failure := row["firstFailure"]) is not None:
             why += f": {failure_text(failure)}{class_text(row['trigger'], failure)}"
         why += "" if row["resumeStep"] is None else f"; went on from the {row['resumeKind']} step {row['resumeStep']:,}"
+        why += f"; not done, only told: {', '.join(row['observed'])}" if row["observed"] else ""
         yield text
         yield f"{' ' * INDENT}{one_line(why)}"
 

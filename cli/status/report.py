@@ -9,7 +9,8 @@ moment when all Pods were there: training again takes longer. Pure but for `run_
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from inplace.cli.status.document import TRIGGERS
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.screen import Output, plain_table, print_data, show
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.observing import Judged, judged
 from inplace.common.jobset.restart_history import history_of
 from inplace.common.kube.resources import KubeObject
 
@@ -44,6 +46,7 @@ class JobSetCost:
         cost_s: seconds without new steps and of steps made again; of a JobSet without steps, in restarts alone.
         tells_steps: the goodput is known.
         kept: the restarts that the status keeps: (trigger, node, seconds).
+        observed: by kind, what would have been done about them, and how often that was right.
     """
 
     state: GroupState
@@ -55,6 +58,7 @@ class JobSetCost:
     cost_s: float = 0.0
     tells_steps: bool = False
     kept: Sequence[tuple[str, str, float]] = ()
+    observed: Mapping[str, Judged] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
@@ -88,11 +92,13 @@ class Report:
     Args:
         causes: by trigger.
         nodes: by the node of the first failure.
+        observed: by kind of answer.
     """
 
     jobsets: Sequence[JobSetCost] = ()
     causes: dict[str, Share] = field(default_factory=dict)
     nodes: dict[str, Share] = field(default_factory=dict)
+    observed: dict[str, Judged] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
@@ -112,7 +118,7 @@ async def run_report(
     connection: Connection, *, selector: str | None, everywhere: bool, price: float | None, output: Output
 ) -> None:
     """Print the sum of many JobSets' restarts."""
-    found = report(await read_jobsets(connection, everywhere=everywhere, selector=selector))
+    found = report(await read_jobsets(connection, everywhere=everywhere, selector=selector), time.time())
     if output != "table":
         print_data(report_data(found, price), output)
     elif found.jobsets:
@@ -124,9 +130,9 @@ async def run_report(
         print(f"no JobSets that restart in place{which} in {place}", file=sys.stderr)
 
 
-def report(jobsets: Iterable[KubeObject]) -> Report:
-    """Sum up those that restart in place."""
-    costs = [cost for raw in jobsets if (cost := _cost_of(raw)) is not None]
+def report(jobsets: Iterable[KubeObject], now_s: float) -> Report:
+    """Sum up those that restart in place, now, in seconds since 1970."""
+    costs = [cost for raw in jobsets if (cost := _cost_of(raw, now_s)) is not None]
     found = Report(sorted(costs, key=lambda one: one.pod_hours, reverse=True))
     for one in found.jobsets:
         for trigger, node, seconds in one.kept:
@@ -135,10 +141,12 @@ def report(jobsets: Iterable[KubeObject]) -> Report:
                     share = shares.setdefault(key, Share())
                     share.restarts += 1
                     share.pod_hours += one.pods * seconds / 3600
+        for kind, share_of in one.observed.items():
+            found.observed[kind] = found.observed.get(kind, Judged()) + share_of
     return found
 
 
-def _cost_of(raw: KubeObject) -> JobSetCost | None:
+def _cost_of(raw: KubeObject, now_s: float) -> JobSetCost | None:
     state = state_of_status(raw)
     if state.jobset is None or not state.jobset.is_in_place or state.managed_by is not None:
         return None
@@ -160,6 +168,7 @@ def _cost_of(raw: KubeObject) -> JobSetCost | None:
         lost_s + restart_s if goodputs else in_restarts_s,
         bool(goodputs),
         kept,
+        judged(history, now_s),
     )
 
 
@@ -190,6 +199,10 @@ def report_data(found: Report, price: float | None) -> ReportDocument:
         ],
         "causes": [{"trigger": key, "restarts": count, "podHours": hours} for key, count, hours in causes],
         "nodes": [{"node": key, "restarts": count, "podHours": hours} for key, count, hours in nodes],
+        "observed": [
+            {"answer": kind, "count": one.count, "right": one.right, "wrong": one.wrong}
+            for kind, one in sorted(found.observed.items())
+        ],
     }
 
 
@@ -217,6 +230,10 @@ def report_picture(found: Report, price: float | None) -> list[Table | str]:
                 rows.add_row(one_line(key), f"{share.restarts:,}", *_spent(share.pod_hours, price))
             rest = len(shares) - NODES_SHOWN
             parts += ["", rows, *([f"and {rest:,} more: -o json"] if rest > 0 else [])]
+    if found.observed:
+        total = sum(found.observed.values(), Judged())
+        kinds = ", ".join(f"{kind} {one.count}" for kind, one in sorted(found.observed.items()))
+        parts += ["", f"{total} ({kinds})"]
     return parts
 
 

@@ -5,7 +5,8 @@ Which nodes the replacements of a JobSet's Pods avoid: the annotation that asks 
 
 A node is bad for 3600 s after the 2nd worker that failed first on it within 3600 s, or after one failed check; at most
 10 % of the nodes in use are avoided. `status.nodeFailures` has an entry for each node, the one that failed last at the
-end. Another JobSet's entries are its own. Pure. docs/adr/0024
+end. Another JobSet's entries are its own. Without the annotation, and with `mode=observe`, nothing is remembered: see
+`common.jobset.observing`. Pure. docs/adr/0024
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from msgspec.structs import replace
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, unix_time
-from inplace.common.jobset.settings import NODES
+from inplace.common.jobset.settings import MODE, NODES, OBSERVE
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
+FAILURES: Final = 2  # where nothing is said
 WINDOW_S: Final = 3600
 PERCENT: Final = 10
 NODES_MAX: Final = 32  # that the status remembers: with all their times and a sentence each some 20 kB, at worst 60
@@ -40,11 +42,13 @@ class BadNodes:
         failures: so many workers failed first on it, each in another epoch, 1 to 8.
         window_s: within so many seconds, and so long it is avoided.
         percent: so much of the nodes in use is avoided at most, but always one.
+        is_observed: it is told of, and no spare takes over.
     """
 
     failures: int
     window_s: int
     percent: int = PERCENT
+    is_observed: bool = False
 
     def nodes_max(self, in_use: int) -> int:
         """Return how many nodes may be avoided."""
@@ -107,11 +111,21 @@ NO_SIGNS: Final = NodeSigns()
 
 
 def bad_nodes_of(annotations: Mapping[str, Any]) -> BadNodes | None:
-    """Return when a node is bad; None where nobody asks."""
+    """Return when a node is bad, and Pods leave it; None where nobody asks."""
     given = NODES.read_or_default(annotations)
-    if "failures" not in given:
-        return None
-    return BadNodes(given["failures"], given.get("within", WINDOW_S), given.get("percent", PERCENT))
+    return _policy(given) if given.get("failures") and given.get(MODE.name) != OBSERVE else None
+
+
+def suspects_of(annotations: Mapping[str, Any]) -> BadNodes | None:
+    """Return when a node is told of as bad, and Pods stay; None where they leave it, or it is switched off."""
+    given = NODES.read_or_default(annotations)
+    is_off = given.get("failures") == 0 or bad_nodes_of(annotations) is not None
+    return None if is_off else _policy({"failures": FAILURES} | given)
+
+
+def _policy(given: Mapping[str, Any]) -> BadNodes:
+    is_observed = given.get(MODE.name) == OBSERVE
+    return BadNodes(given["failures"], given.get("within", WINDOW_S), given.get("percent", PERCENT), is_observed)
 
 
 def records_of(status: Mapping[str, Any], policy: BadNodes, now: str) -> Records:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from inplace.common.jobset.causes import Trigger, unix_time
 from inplace.common.jobset.last_restart import EpochEnd
-from inplace.common.jobset.settings import BACKOFF_MAX_S, BACKOFF_S, FAILURES
+from inplace.common.jobset.settings import BACKOFF_MAX_S, BACKOFF_S, FAILURES, MODE, OBSERVE
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import LONG_S
@@ -58,6 +58,7 @@ class Backoff:
         long_s: an epoch that ran so long is progress where no Pod tells steps.
         epochs_max: so many failed epochs in a row fail the JobSet; None: it goes on.
         same_max: so many failures in a row of one class from one place fail it; None: it goes on.
+        is_observed: then it goes on, too, and it is told.
     """
 
     first_s: int = BACKOFF_S
@@ -65,6 +66,7 @@ class Backoff:
     long_s: float = LONG_S
     epochs_max: int | None = None
     same_max: int | None = None
+    is_observed: bool = False
 
     def wait_s(self, failures: int) -> int:
         """Return the wait after so many failures in a row without progress."""
@@ -100,9 +102,13 @@ class CrashLoop(StatusRecord, frozen=True):
         left_s = 0.0 if until_s is None else until_s - now_s
         return left_s if 0.0 < left_s <= backoff.wait_s(self.failures) else 0.0
 
+    def is_beyond(self, backoff: Backoff) -> bool:
+        """Say whether so many epochs failed in a row that the JobSet is to fail, or to be told of."""
+        return backoff.epochs_max is not None and self.epochs >= backoff.epochs_max
+
     def is_hopeless(self, backoff: Backoff) -> bool:
         """Say whether the JobSet is to fail."""
-        return backoff.epochs_max is not None and self.epochs >= backoff.epochs_max
+        return self.is_beyond(backoff) and not backoff.is_observed
 
     def words(self, now_s: float, *, waits: bool = True) -> str:
         """Say it for a person; `waits`: the epoch has not begun."""
@@ -119,7 +125,8 @@ def backoff_of(annotations: Mapping[str, Any]) -> Backoff:
     given = FAILURES.read_or_default(annotations)
     first_s = given.get("backoff", BACKOFF_S)
     max_s = max(first_s, given.get("backoff-max", BACKOFF_MAX_S))
-    return Backoff(first_s, max_s, given.get("short", LONG_S), given.get("no-progress"), given.get("same"))
+    is_observed = given.get(MODE.name) == OBSERVE
+    return Backoff(first_s, max_s, given.get("short", LONG_S), given.get("no-progress"), given.get("same"), is_observed)
 
 
 def crash_loop_of(fields: Mapping[str, Any]) -> CrashLoop:

@@ -20,7 +20,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from inplace.common.jobset.causes import unix_time
-from inplace.common.jobset.settings import DAY_S, ESCALATION, STEP_NAMES
+from inplace.common.jobset.settings import ACT, DAY_S, ESCALATION, MODE, OBSERVE, STEP_NAMES
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire import names as wire
 
@@ -75,10 +75,12 @@ class Use(StatusRecord, frozen=True):
         return (self.scope, self.epoch) == (scope, epoch)
 
 
-def escalation_of(annotations: Mapping[str, Any]) -> Escalation:
-    """Return the steps in the user's order; none where the annotation is absent."""
+def escalation_of(annotations: Mapping[str, Any], *, observed: bool = False) -> Escalation:
+    """Return the steps in the user's order, those that are taken or those that are told alone; none where unset."""
     given = ESCALATION.read_or_default(annotations)
     window_s = given.pop("window", DAY_S)
+    if (given.pop(MODE.name, ACT) == OBSERVE) is not observed:
+        return ()
     return tuple(EscalationStep(name, uses_max, window_s) for name, uses_max in given.items())
 
 

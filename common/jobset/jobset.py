@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from inplace.common.jobset import conditions
-from inplace.common.jobset.bad_nodes import BadNodes, bad_nodes_of
+from inplace.common.jobset.bad_nodes import BadNodes, bad_nodes_of, suspects_of
 from inplace.common.jobset.escalation import FAIL, Escalation, Use, escalation_of, use_of_restart, uses_of
 from inplace.common.jobset.fields import (
     Claim,
@@ -206,6 +206,11 @@ class JobSet:
     def bad_nodes(self) -> BadNodes | None:
         """Return when replaced Pods avoid a node; None for never, or what cannot be read."""
         return bad_nodes_of(self.annotations) if self.is_in_place else None
+
+    @cached_property
+    def suspects(self) -> BadNodes | None:
+        """Return when a node is told of as bad, where replaced Pods do not avoid it; None for never."""
+        return suspects_of(self.annotations) if self.is_in_place else None
 
     @property
     def leaves_marked_nodes(self) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from inplace.common.jobset.settings import RESTART_ON
+from inplace.common.jobset.settings import MODE, OBSERVE, RESTART_ON
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX
@@ -103,8 +103,8 @@ def notices_of(status: Mapping[str, Any]) -> tuple[GroupNotice, ...]:
 
 def restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
     """Return the kinds of notices that restart the group."""
-    kinds: frozenset[str] = RESTART_ON.read_or_default(annotations).get("kinds", NO_KINDS)
-    return kinds
+    given = RESTART_ON.read_or_default(annotations)
+    return NO_KINDS if given.get(MODE.name) == OBSERVE else given.get("kinds", NO_KINDS)
 
 
 def _order(notice: GroupNotice) -> tuple[object, ...]:

@@ -47,6 +47,7 @@ class PastRestart(StatusRecord, frozen=True):
         last_step: the last one of the Pod that was furthest behind when the old epoch ended.
         resume_step: from which the group went on, as its barrier decided; None where nobody could say.
         resume_kind: "local", each from its own copy, or "shared".
+        observed: what would have been done about it and was not, such as "nodes+stall" (common/jobset/observing.py).
         lost_steps, cost_ms: steps made again after it, and the time that it cost in all; None while nobody knows.
     """
 
@@ -65,6 +66,7 @@ class PastRestart(StatusRecord, frozen=True):
     last_step: int | None = None
     resume_step: int | None = None
     resume_kind: str = ""
+    observed: str = ""
     lost_steps: int | None = None
     cost_ms: int | None = field(default=None, name="costMs")
 
@@ -79,6 +81,11 @@ class PastRestart(StatusRecord, frozen=True):
         failure = Failure(self.pod, self.node, "", self.exit_code, self.reason, last_line=self.last_line)
         culprit = failure if self.pod else None
         return Verdict(class_of(trigger_of({"trigger": self.trigger}), culprit), culprit)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Return the kinds of answers that were told and not applied."""
+        return tuple(filter(None, self.observed.split("+")))
 
     @property
     def cost_text(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from inplace.common.bare.record import record
+from inplace.common.bare.record import record, replace
 from inplace.common.kube.quantity import parse_quantity
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
@@ -51,6 +51,9 @@ STAY: Final = "stay"
 RESOURCE_NAMES: Final = ("cpu", "memory", "ephemeral-storage")
 RESOURCE_KINDS: Final = ("requests", "limits")
 WORKERS: Final = "workers"
+ACT: Final = "act"
+OBSERVE: Final = "observe"
+OFF: Final = "off"
 
 
 @record
@@ -169,6 +172,11 @@ def _word(name: str, words: tuple[str, ...], says: str, default: str) -> Part:
     return Part(name, expected, lambda text: text if text in words else None, says, default)
 
 
+def _or_off(part: Part) -> Part:
+    """Let the word off mean 0."""
+    return replace(part, expected=f"{part.expected}, or {OFF}", read=lambda text: 0 if text == OFF else part.read(text))
+
+
 def _limit(name: str, says: str) -> Part:
     return Part(name, EXPECTED, lambda text: parse_limit(text) or 0.0, says)
 
@@ -193,6 +201,7 @@ def _memory(text: str) -> str | None:
     return text if number is not None and KEEP_MIN <= number <= KEEP_MAX and number == int(number) else None
 
 
+MODE: Final = _word("mode", (ACT, OBSERVE), "observe: say what would be done, and do nothing of it", ACT)
 RESTART: Final = Setting(
     wire.RESTART,
     "how a group restarts in place; a Pod template may say it for its own Pods",
@@ -226,6 +235,7 @@ FAILURES: Final = Setting(
         _whole("same", SAME_MIN, SAME_MAX, "failures in a row of one class from one place, as no-progress"),
         _whole("backoff", 0, BACKOFF_LIMIT_S, "seconds before the second restart in vain; 0: never", str(BACKOFF_S)),
         _whole("backoff-max", 0, BACKOFF_LIMIT_S, "the longest wait in seconds", f"{BACKOFF_MAX_S}"),
+        replace(MODE, says="observe: say when no-progress would fail the JobSet"),
     ),
 )
 ESCALATION: Final = Setting(
@@ -238,6 +248,7 @@ ESCALATION: Final = Setting(
         _whole(STEP_NAMES[2], 1, USES_MAX, "how often its Job may be recreated"),
         _whole(STEP_NAMES[3], 1, USES_MAX, "how often all Jobs may be recreated"),
         _whole("window", 1, WINDOW_S_MAX, "the seconds in which uses count", f"{DAY_S}"),
+        MODE,
     ),
 )
 BARRIER: Final = Setting(
@@ -262,17 +273,26 @@ RESTART_ON: Final = Setting(
     wire.RESTART_ON,
     "notices that are failures",
     "a notice restarts nothing",
-    (Part("kinds", f"some of {', '.join(RESTARTING)}, with + between", _kinds, "kinds, such as loss+slow"),),
+    (Part("kinds", f"some of {', '.join(RESTARTING)}, with + between", _kinds, "kinds, such as loss+slow"), MODE),
 )
 NODES: Final = Setting(
     wire.NODES,
     "nodes that Pods leave",
-    "no node is avoided, and pods leave marked nodes",
+    "no pod leaves a bad node, and pods leave marked nodes",
     (
-        _whole("failures", 1, NODE_FAILURES_MAX, "first failures on a node, in different epochs, that make it bad"),
+        _or_off(
+            _whole(
+                "failures",
+                1,
+                NODE_FAILURES_MAX,
+                "first failures on a node, in different epochs, that make it bad",
+                "2, told; a spare takes over",
+            )
+        ),
         _whole("within", NODE_WINDOW_S_MIN, WINDOW_S_MAX, "seconds in which they count, and of its avoidance", "3600"),
         _whole("percent", 1, 100, "the share of the nodes in use that may be avoided; one always", "10"),
         _word("marked", (LEAVE, STAY), "what a Pod that fails on a cordoned or tainted node does", LEAVE),
+        replace(MODE, says="observe: say which node is bad, and let pods stay; marked nodes are left"),
     ),
 )
 FENCE_AFTER: Final = Setting(

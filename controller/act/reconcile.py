@@ -12,10 +12,11 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns, records_of
+from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.common.jobset.buckets import Bucket, bucket_of, is_current
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
+from inplace.common.jobset.observing import known_nodes
 from inplace.common.jobset.service import Service
 from inplace.common.jobset.topology import exclusive_key
 from inplace.common.kube.client import KubeClient
@@ -222,9 +223,11 @@ class Reconciler:
 
     def _note_bad_pods(self, group: Group) -> None:
         """Let ledgers with spares know which of their Pods failed on bad nodes, as the status says."""
-        jobset, found = group.jobset, dict[ScopeLedger, list[Pod]]()
-        policy = jobset.bad_nodes if any(one.members is not None for one in group.ledgers.values()) else None
-        for record in records_of(jobset.status, policy, time_text(self.clock)) if policy is not None else ():
+        jobset, found, now = group.jobset, dict[ScopeLedger, list[Pod]](), time_text(self.clock)
+        if all(one.members is None for one in group.ledgers.values()):
+            return
+        suspects = jobset.suspects if jobset.suspects is None or not jobset.suspects.is_observed else None
+        for record in known_nodes(jobset.status, jobset.bad_nodes, suspects, now):
             pod = self.pods.get(jobset.namespace, record.pod) if record.is_bad else None
             home = self.membership.home_of(pod.metadata.uid) if pod is not None else None
             if pod is not None and home is not None and pod.spec.node_name == record.node:

@@ -27,9 +27,12 @@ from inplace.common.jobset.failure_class import class_of
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import HOSTNAME, Pod
+from inplace.common.jobset.last_restart import begun
 from inplace.common.jobset.marked_nodes import STAYS
 from inplace.common.jobset.node_taints import is_moved_by_queue
+from inplace.common.jobset.observing import restarts_of, suspected
 from inplace.common.jobset.places import job_of_pod
+from inplace.common.jobset.restart_history import past_restart, with_restart
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.topology import exclusive_key, finds_domain
 from inplace.common.wire import names as wire
@@ -67,6 +70,16 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
     if not class_of(cause.trigger, cause.failure).may_be_of_the_node:  # the script would fail anywhere
         return False
     return _note_failure(draft, cause.failure)
+
+
+def is_suspect(draft: Draft, scope: Scope, cause: Cause | None) -> bool:
+    """Say whether a Pod whose worker failed is on a node that failed again, where nobody asked that Pods leave it."""
+    policy, now = draft.jobset.suspects, draft.observed.now
+    if policy is None or policy.is_observed or cause is None or cause.failure is None:
+        return False
+    this = past_restart(begun(draft.status, scope, cause, now), None)
+    found = suspected(with_restart(restarts_of(draft.status), this), policy, now)
+    return find(found, cause.failure.node).is_bad and found[-1].node == cause.failure.node
 
 
 def note_hang(draft: Draft, cause: Cause, silent: FurthestBehind | None) -> None:

@@ -39,7 +39,7 @@ from inplace.common.jobset.scopes import Scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
-from inplace.controller.plan.bad_nodes import note_first_failure, stays_pinned
+from inplace.controller.plan.bad_nodes import is_suspect, note_first_failure, stays_pinned
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
@@ -52,9 +52,10 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     if not _begins_counted(draft, scope, decision):
         return decision
     pod = draft.observed.failed_pods.get(scope.name)
-    leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, scope, pod)
-    spares = draft.observed.spares.get(scope.name, 0)
-    moved = pod if leaves_node and spares > 0 else None  # it stays, and its slot is avoided
+    cause, spares = draft.causes.get(scope.name), draft.observed.spares.get(scope.name, 0)
+    leaves_node = note_first_failure(draft, cause) and not stays_pinned(draft, scope, pod)
+    is_moved = spares > 0 and (leaves_node or is_suspect(draft, scope, cause))
+    moved = pod if is_moved else None  # it stays, and its slot is avoided
     leaves_node = leaves_node and moved is None
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     is_tainted = any(taint.scope == scope.name for taint in draft.taints)  # the next pass knows whether the Pod leaves
@@ -107,7 +108,7 @@ def replace_pods(draft: Draft) -> bool:
 
 def replace_bad_spares(draft: Draft) -> bool:
     """End the spares that failed as members on bad nodes: nobody waits for their next Pods, which go elsewhere."""
-    for pod in draft.observed.bad_spares:
+    for pod in draft.observed.bad_spares if draft.jobset.bad_nodes is not None else ():
         if not _is_ending(pod) and not pod.spec.is_pinned:
             draft.add(ReplacePod(pod))
     return False

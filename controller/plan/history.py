@@ -6,12 +6,16 @@ docs/adr/0100.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from inplace.common.jobset.causes import Cause, Failure, Trigger
 from inplace.common.jobset.conditions import FAILED
+from inplace.common.jobset.crash_loop import crash_loop_of
 from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.observing import OBSERVED, Answer, answers
 from inplace.common.jobset.restart_history import (
     FIELD,
     PastRestart,
@@ -20,7 +24,7 @@ from inplace.common.jobset.restart_history import (
     past_restart,
     with_restart,
 )
-from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.scopes import Scope, fields_of_scope
 from inplace.common.protocol.members import of_epoch
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
@@ -36,7 +40,25 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
     """
     members = of_epoch(draft.jobset.scopes_in(draft.status)[scope.name].ranks, entry["epoch"])
     past = past_restart(entry, draft.observed.silent.get(scope.name), members.resume if members is not None else None)
-    draft.status[FIELD] = fields_of(with_restart(history_of(draft.status), past))
+    restarts = with_restart(history_of(draft.status), past)
+    found = _not_applied(draft, scope, restarts) if "syncedAt" in entry else ()
+    for answer in found:
+        draft.note(OBSERVED, answer.words, warning=True)
+    if found:
+        restarts = with_restart(restarts, structs.replace(past, observed="+".join(answer.kind for answer in found)))
+    draft.status[FIELD] = fields_of(restarts)
+
+
+def _not_applied(draft: Draft, scope: Scope, restarts: Sequence[PastRestart]) -> Sequence[Answer]:
+    """Return what would have been done about a restart that ends, where nobody asks for more than word of it."""
+    jobset, running = draft.jobset, scope.synced
+    notices = [one for one in draft.observed.notices if (one.scope, one.epoch) == (scope.name, running)]
+    loop, suspects = crash_loop_of(fields_of_scope(draft.status, scope)), jobset.suspects
+    if suspects is not None and scope.has_spares and not suspects.is_observed:
+        suspects = None  # a spare takes over, see `controller.plan.escalation`
+    return tuple(
+        answers(jobset.annotations, restarts, suspects=suspects, loop=loop, notices=notices, now=draft.observed.now)
+    )
 
 
 def history_so_far(draft: Draft, scope: Scope) -> tuple[PastRestart, ...]:

@@ -125,7 +125,7 @@ STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
     ("train", both(_LIMIT, limits("120")), "", ""),
     ("train", _NOTICES, "", ""),
     ("train-supervisor", both(_NOTICES, env("EPOCH_FILE", of=worker)), "no-effect", annotation(wire.RESTART_ON)),
-    ("train", _BAD_NOTICES, "spec-problem", f"metadata.annotations[{wire.RESTART_ON}]"),
+    ("train", _BAD_NOTICES, "spec-problem", f"metadata.annotations[{wire.RESTART_ON}].kinds"),
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),

@@ -23,6 +23,8 @@ from tests.cli.lint.cases import Break, env, job, pod, put, template, worker
 from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset, replicated_job
 
+TOLD = "An Event tells of a node whose worker was the first to fail 2 times in 3600 s; without a spare its Pods stay."
+
 
 def annotated(**annotations: str) -> dict[str, Any]:
     """Return a JobSet with annotations by their names in `wire`."""
@@ -60,6 +62,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
         f"A failure that comes back at the same step counts as any other (no-progress in {wire.FAILURES} is not set).",
         f"A loss that is no finite number, and steps that get slower, restart nothing ({wire.RESTART_ON} is not set).",
         "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
+        TOLD,
         f"No node is avoided: a Pod that is replaced may return to its node (failures in {wire.NODES} is not set).",
         "If a group waits longer than 10 min for Pods that are missing, an Event says so, and it waits on.",
         f"A rank that makes no step for far longer than before is told of, and {UNRESTARTED}",
