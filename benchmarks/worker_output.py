@@ -1,9 +1,9 @@
 """
-Measure what it costs that a guard passes its worker's output on and keeps the last 64 KiB of it.
+Measure what it costs that a guard passes its worker's output on, keeps the last 64 KiB, and looks for steps in it.
 
-A worker writes lines of 100 bytes at so many MB a second, once as fast as it can, below a guard and without one, in
-turns. The benchmark reads them as a container runtime does. CPU is that of the kernel and the program, in seconds a
-second.
+A worker writes lines of 100 bytes, each with a step: so many MB a second, 5 lines a second, and as fast as it can;
+below a guard, below one with `--step-pattern`, and without one, in turns. The benchmark reads them as a container
+runtime does. CPU is that of the kernel and the program, in seconds a second.
 
     python -m benchmarks.worker_output --json
 """
@@ -25,32 +25,46 @@ from benchmarks.figures import Figures, flags
 from inplace.common.protocol.link import Hello, Lifted, line_of
 from testbed.component import cpu_seconds_of
 
-LINE: Final = "x" * 99
+LINE: Final = "step=1234567 " + "x" * 86
+PATTERN: Final = "step=%d"
+LINES_S: Final = 5  # of a script that prints now and then
 BATCHES_S: Final = 100  # of lines, each one write
 WORKER: Final = f"""
 import os, sys, time
-mb = float(sys.argv[1])
+mb, batches_s = float(sys.argv[1]), int(sys.argv[2])
 batch = ({LINE!r} + chr(10)) * max(1, round(mb * 1e4 / 100 or 650))
 left, at_s = memoryview(batch.encode()), time.monotonic()
 while True:
     rest = left
     while rest:
         rest = rest[os.write(1, rest):]
-    at_s += 1 / {BATCHES_S}
+    at_s += 1 / batches_s
     if mb:
         time.sleep(max(0.0, at_s - time.monotonic()))
 """
 READ_BYTES: Final = 65_536
 ANSWER_S_MAX: Final = 30.0  # a guard that needs longer is broken, not slow
 WARM_S: Final = 0.5
-NAMES: Final = ("paced", "unpaced")
+SLOW_MB_S: Final = LINES_S * 100 / 1e6
+NAMES: Final = ("paced", "slow", "unpaced")
+GUARDS: Final[Mapping[str, tuple[str, ...] | None]] = {
+    "guard": (),
+    "guard with a pattern": ("--step-pattern", PATTERN),
+    "bare": None,
+}
 
 
 @contextmanager
-def started(folder: Path, mb: float, *, guarded: bool) -> Iterator[tuple[int, int, int]]:
-    """Run a worker; give the descriptor of its output, its guard's process id (0 without one), and its own."""
-    worker = [sys.executable, "-c", WORKER, f"{mb:g}"]
-    if not guarded:
+def started(folder: Path, mb: float, options: Sequence[str] | None) -> Iterator[tuple[int, int, int]]:
+    """Run a worker; give the descriptor of its output, its guard's process id (0 without one), and its own.
+
+    Args:
+        folder: of the link.
+        mb: a second.
+        options: of the guard; None: there is none.
+    """
+    worker = [sys.executable, "-c", WORKER, f"{mb:g}", str(LINES_S if mb == SLOW_MB_S else BATCHES_S)]
+    if options is None:
         with subprocess.Popen(worker, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             try:
@@ -58,7 +72,7 @@ def started(folder: Path, mb: float, *, guarded: bool) -> Iterator[tuple[int, in
             finally:
                 child.kill()
         return
-    guard = [sys.executable, "-m", "inplace.agent", "guard", "--", *worker]
+    guard = [sys.executable, "-m", "inplace.agent", "guard", *options, "--", *worker]
     with lifted_guard(guard, os.environ, folder / "link") as (output, pid):
         os.read(output.fileno(), 1)  # the worker runs
         yield output.fileno(), pid, first_child(pid)
@@ -94,9 +108,9 @@ def cpu_s(pid: int) -> float:
     return cpu_seconds_of(pid) if pid else 0.0
 
 
-def measure(folder: Path, mb: float, length_s: float, *, guarded: bool) -> dict[str, float]:
+def measure(folder: Path, mb: float, length_s: float, options: Sequence[str] | None) -> dict[str, float]:
     """Return MB a second, and CPU seconds a second of guard and worker."""
-    with started(folder, mb, guarded=guarded) as (output, guard, worker):
+    with started(folder, mb, options) as (output, guard, worker):
         read, began_s = 0, time.monotonic() + WARM_S
         while time.monotonic() < began_s:
             os.read(output, READ_BYTES)
@@ -110,14 +124,19 @@ def measure(folder: Path, mb: float, length_s: float, *, guarded: bool) -> dict[
 def run(rounds: int, mb: float, length_s: float) -> Figures:
     """Measure in turns."""
     figures = Figures(
-        f"a worker's output, {rounds} rounds", compared=[(f"{name}, guard", f"{name}, bare") for name in NAMES]
+        f"a worker's output, {rounds} rounds",
+        compared=[
+            pair
+            for name in NAMES
+            for pair in ((f"{name}, guard", f"{name}, bare"), (f"{name}, guard with a pattern", f"{name}, guard"))
+        ],
     )
     for _ in range(rounds):
-        for name, rate in zip(NAMES, (mb, 0.0), strict=True):
-            for guarded in (True, False):
+        for name, rate in zip(NAMES, (mb, SLOW_MB_S, 0.0), strict=True):
+            for how, options in GUARDS.items():
                 with TemporaryDirectory(dir="/dev/shm") as folder:  # as the volume: in memory
-                    one = measure(Path(folder), rate, length_s, guarded=guarded)
-                figures.add(f"{name}, {'guard' if guarded else 'bare'}", one)
+                    one = measure(Path(folder), rate, length_s, options)
+                figures.add(f"{name}, {how}", one)
     return figures
 
 

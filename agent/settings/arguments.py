@@ -19,6 +19,9 @@ GRACE_S_MAX: Final = 86_400.0
 CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
 CHECK_S_MIN: Final = 0.001  # the link to the agent tells milliseconds
 CHECK_S_MAX: Final = 3600.0
+PATTERN_BYTES_MAX: Final = 64  # of the text before a step, and of that after it
+PATTERN_DIGITS_MAX: Final = 12  # as a progress file has it
+_PATTERN: Final = f"text of 1 to {PATTERN_BYTES_MAX} bytes, %d, and text of up to {PATTERN_BYTES_MAX}, such as step=%d"
 STANDBY_ON: Final = "on"
 STANDBY_ALWAYS: Final = "always"
 
@@ -43,6 +46,8 @@ exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
                                its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
                                long it has been silent (ON_STALL)
+  --step-pattern TEXT%dTEXT    take the number at %d in COMMAND's output for the Pod's step, such as step=%d, for one
+                               that calls no inplace.progress (STEP_PATTERN)
   --standby                    start the next run's COMMAND while the present one still runs, if COMMAND calls
                                inplace.ready(). There it waits until its epoch lifts. Before that call it may import
                                modules, but touch no device, port or other worker. It needs memory for two
@@ -86,6 +91,7 @@ class WorkerOptions:
         clean: what is removed after each run: paths, `ipc`, `off`.
         stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        step_pattern: text around the step in the worker's output, such as "step=%d"; "" where nobody looks there.
         save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
@@ -102,6 +108,7 @@ class WorkerOptions:
     clean: tuple[str, ...] = ()
     stop_signal: int = 0
     on_stall: str = ""
+    step_pattern: str = ""
     save_within_s: float = 0.0
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
@@ -211,6 +218,28 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
     return read
 
 
+def parts_of_pattern(text: str) -> tuple[bytes, bytes]:
+    """Return what stands before and after the number.
+
+    Raises:
+        ValueError: it is no pattern (its writer is at fault); the message says what was expected.
+    """
+    before, found, after = text.partition("%d")
+    parts = before.encode(), after.encode()
+    if not found or not 1 <= len(parts[0]) <= PATTERN_BYTES_MAX or len(parts[1]) > PATTERN_BYTES_MAX or "%d" in after:
+        raise ValueError(f"expected {_PATTERN}, saw {text[:80]!r}")
+    return parts
+
+
+def _step_pattern(name: str, text: str) -> str:
+    """Read text around a step; raise ArgumentsError at anything else."""
+    try:
+        parts_of_pattern(text)
+    except ValueError as error:
+        raise ArgumentsError(f"{name}: {error}") from error
+    return text
+
+
 def _standby(name: str, text: str) -> str:
     """Read when a process may be held; raise ArgumentsError at anything else."""
     if text not in (STANDBY_ON, STANDBY_ALWAYS, "off"):
@@ -227,6 +256,7 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "--clean": ("clean", "WORKER_CLEAN", clean_words),
     "--stop-signal": ("stop_signal", "WORKER_STOP_SIGNAL", stop_signal),
     "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
+    "--step-pattern": ("step_pattern", "STEP_PATTERN", _step_pattern),
     "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
     "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", _seconds(CHECK_S_MIN, CHECK_S_MAX)),
     "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", _either("join", "leave")),

@@ -21,7 +21,7 @@ from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
 
 from inplace.agent.report.line_writer import STDERR
 from inplace.agent.settings.arguments import STANDBY_ALWAYS
-from inplace.agent.settings.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.settings.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE, NOT_FOUND, PROGRESS_DIR
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 
 if TYPE_CHECKING:
@@ -301,8 +301,8 @@ class WorkerHost:
         if self._output is None:
             from inplace.agent.worker.run_output import RunOutput
 
-            self._output = RunOutput(self._tail_folder, self._log)
-        self._output.begin(epoch)
+            self._output = RunOutput(self._tail_folder, self._log, self._options.step_pattern)
+        self._output.begin(epoch, self._own.get(PROGRESS_DIR, ""))
 
     def _need_standby(self) -> Standby | None:
         """Return what holds the next run's process; None: this kernel allows none."""

@@ -27,6 +27,7 @@ from inplace.common.wire.run_tail import FILES_MAX, HEAD_BYTES, TAIL_BYTES, head
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
+    from inplace.agent.worker.output_steps import OutputSteps
 
 DRAIN_S_MAX: Final = 0.3  # the wait for a log that is not read; kubelet's shortest grace period is 2 s
 PIPE_BYTES: Final = 65_536  # what one read takes: all that a pipe holds
@@ -85,9 +86,10 @@ class TailFile:
 class _Copier:
     """Copies what is written to some descriptors of this process on to where they led."""
 
-    def __init__(self, numbers: Sequence[int], tail: TailFile) -> None:
+    def __init__(self, numbers: Sequence[int], tail: TailFile, steps: OutputSteps | None) -> None:
         self._numbers = numbers
         self._tail = tail
+        self._steps = steps
         self._log = os.dup(numbers[0])
         self._read, write = os.pipe2(os.O_CLOEXEC)
         for number in numbers:
@@ -125,6 +127,8 @@ class _Copier:
                     return
                 self._tail.append(chunk)
                 write_all(self._log, chunk)
+                if self._steps is not None:
+                    self._steps.see(self._read, chunk)
 
 
 class RunOutput:
@@ -132,23 +136,31 @@ class RunOutput:
 
     Args:
         folder: of the tail's file, on a file system in memory; "" keeps none, and changes no descriptor.
+        pattern: of steps in the output; "" for none.
     """
 
-    def __init__(self, folder: str, log: Log) -> None:
+    def __init__(self, folder: str, log: Log, pattern: str = "") -> None:
         self._folder = folder
+        self._steps: OutputSteps | None = None
+        if pattern:
+            from inplace.agent.worker.output_steps import OutputSteps
+
+            self._steps = OutputSteps(pattern)
         self._log = log
         self._tail = TailFile(folder)
         self._copiers: list[_Copier] = []
         self._has_begun = False
 
-    def begin(self, epoch: int) -> None:
-        """Keep the tail of a run that starts."""
+    def begin(self, epoch: int, progress: str = "") -> None:
+        """Keep the tail of a run that starts; its ranks tell their steps in the folder `progress`."""
         if not self._folder:
             return
         self._tail.begin(epoch)
+        if self._steps is not None:
+            self._steps.begin(progress)
         if not self._has_begun:
             self._has_begun = True
-            self._copiers = [_Copier(numbers, self._tail) for numbers in _streams()]
+            self._copiers = [_Copier(numbers, self._tail, self._steps) for numbers in _streams()]
             STDERR.behind = self.close
 
     def settle(self) -> None:
@@ -165,6 +177,8 @@ class RunOutput:
             then = "the log of this run is in its container's log alone"
             self._log.warning("tail_not_kept", message=f"{self._folder}: {self._tail.problem}", then=then)
         self._tail.end()
+        if self._steps is not None and (problem := self._steps.end()):
+            self._log.warning("steps_not_seen", message=f"the worker's steps: {problem}", then="the agent saw no more")
 
     def close(self) -> None:
         """Pass on what is left, and write to the log itself again; this process ends."""
