@@ -22,7 +22,7 @@ from inplace.common.bare.typed import Final
 from inplace.common.wire.run_tail import FILE_BYTES_MAX, FILES_MAX, HEAD_BYTES, TAIL, parse_tail, tail_file
 
 KEPT_BYTES_MAX: Final = 4 * 1024 * 1024  # a quarter of the folder's size; 64 runs that wrote much
-RUNS_MAX: Final = 256  # beyond both the oldest go, those first that were told to end
+RUNS_MAX: Final = 256  # beyond both the oldest go, those first that were told to end; the first failure stays
 _PAGE_BYTES: Final = 4096  # a file in memory takes whole pages
 _FAILED, _ENDED = "f", "e"
 _TEXT_CHARS_MAX: Final = 8192  # of one line of the log
@@ -120,16 +120,20 @@ class KeptTails:
             os.close(file)
 
     def _make_room(self, names: list[str]) -> None:
-        """Drop the text of the oldest runs, and of too many runs all that is known."""
+        """Drop the text of the oldest runs, and of too many runs all that is known; the first that failed stays.
+
+        In a crash loop it is the one whose words are not about the restarts before it.
+        """
+        first = next((name for name in names if name.endswith(_FAILED)), "")
         sizes = {name: os.stat(f"{self._folder}/{name}").st_size for name in names}  # noqa: PTH116
         total = sum(map(_pages, sizes.values()))
-        for name in sorted(names, key=lambda one: (one.endswith(_FAILED), one)):
+        for name in sorted(names, key=lambda one: (one == first, one.endswith(_FAILED), one)):
             if total > KEPT_BYTES_MAX and sizes[name] > HEAD_BYTES:
                 modified_ns = os.stat(f"{self._folder}/{name}").st_mtime_ns  # noqa: PTH116
                 os.truncate(f"{self._folder}/{name}", HEAD_BYTES)
                 os.utime(f"{self._folder}/{name}", ns=(modified_ns, modified_ns))
                 total -= _pages(sizes[name]) - _PAGE_BYTES
-        for name in names[: max(0, len(names) - RUNS_MAX)]:
+        for name in [name for name in names if name != first][: max(0, len(names) - RUNS_MAX)]:
             os.unlink(f"{self._folder}/{name}")  # noqa: PTH108
 
     def _tell(self, file: int, content: bytes, modified_ns: int) -> None:

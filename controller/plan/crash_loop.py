@@ -94,7 +94,7 @@ def pace(draft: Draft, scope: Scope, decision: Decision, loop: CrashLoop | None)
         if loop != old:
             write_scope(draft.status, scope, {wire.CRASH_LOOP: loop.fields()})
             why = f"; {draft.causes[scope.name]}" if scope.name in draft.causes else ""
-            draft.note("CrashLoop", f"{loop.words(now_s)}{why}", warning=True)
+            draft.note("CrashLoop", f"{loop.words(now_s)}; no restart has helped so far{why}", warning=True)
         draft.paused[scope.name] = left_s
         draft.look_again(left_s)
         return replace(decision, synced=scope.synced, deprecated=max(decision.deprecated, scope.synced))

@@ -124,6 +124,7 @@ def test_what_is_kept_has_a_bound(told: Told) -> None:
     gone = {epoch for epoch, text in found.items() if not text}
     assert gone > set(range(10, count, 10)), "who was told to end goes first"
     assert max(gone - set(range(10, count, 10))) < count // 2, "then the oldest"
+    assert found[1], "but for the first failure: in a crash loop its words are not about other restarts"
     assert next(fields["left_out"] for fields in told.lines() if fields["epoch"] == 10) == 70_000
 
 
@@ -132,7 +133,8 @@ def test_so_many_runs_are_known(told: Told) -> None:
     for epoch in range(1, RUNS_MAX + 10):
         told.runs(epoch, b"x\n")
         told.tails.collect(epoch + 1, failed=True)
-    assert len(list(told.folder.iterdir())) == RUNS_MAX
+    names = sorted(path.name for path in told.folder.iterdir())
+    assert (len(names), names[0][:10], names[1][:10]) == (RUNS_MAX, "0000000001", "0000000011")
 
 
 @pytest.mark.parametrize("text", ["x" * TAIL_BYTES, "\x1b[0m\n" * 9_000, "\U0001f600" * 16_000, "\n" * TAIL_BYTES])
