@@ -2,19 +2,17 @@
 Compare what policies do when restarting alone does not help: node-hours lost, and the time until the training is done.
 
 The real controller and the real agents run on the embedded Kubernetes in virtual time; workers and kubelets are models,
-so no figure here is measured. A group trains until it has worked for WORK_S seconds. It saves a checkpoint every
-CHECKPOINT_S of its work; a death takes it back to the last one. Each row is one scenario under one policy, the median
-of the seeds:
+so no figure here is measured. A group trains until it has worked for some hours. It saves a checkpoint every
+CHECKPOINT_S of its work; a death takes it back to the last one. A row is a scenario under a policy, the seeds' median:
 
     lost_node_hours   nodes of the group, those of its spares too, x the whole time, less the work that was kept
-    finished_s        when the training was done, or the JobSet failed; END_S if neither came
+    finished_s        when the training was done, or the JobSet failed; twice the work if neither came
     done              seeds in which the training was done
     new_pods          Pods beyond the first of each rank: each begins with empty volumes
 
 All policies have the same faults: the draws depend on the seed and on the group's own course alone.
 
-    python -m benchmarks.policies --json
-    python -m benchmarks.policies --chart      (writes docs/policies.svg)
+    python -m benchmarks.policies --json --chart      (writes docs/policies.svg)
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -47,6 +46,7 @@ from benchmarks.policy_scenarios import (
     RACK_NODES,
     SCENARIOS,
     Scenario,
+    hang_limit_s,
 )
 from inplace import examples
 from inplace.common.jobset import conditions
@@ -59,9 +59,10 @@ from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.timeline import own_status
 
-WORK_S: Final = 4 * 3600.0
 CHECKPOINT_S: Final = 600.0
-END_S: Final = 8 * 3600.0
+END_FACTOR: Final = 2.0  # of the work, and then it is not done
+ENDS: Final = (Kind.FAULT, Kind.CONTAINER_KILLED, Kind.CONTAINER_EXITED, Kind.POD_REMOVED)
+REPAIR_S: Final = 12 * 3600.0  # how long a node that a person cordoned is away
 SEEDS: Final = 3
 NAME: Final = "train"
 CHART: Final = Path(__file__).parents[1] / "docs" / "policies.svg"
@@ -89,7 +90,7 @@ class Training:
             self.stepped.add(event.uid)
             if len(self.stepped) == self.size():
                 self.since_s = event.time_s
-        elif event.kind in (Kind.FAULT, Kind.CONTAINER_KILLED, Kind.CONTAINER_EXITED, Kind.POD_REMOVED):
+        elif event.uid in self.stepped and event.kind in ENDS:  # a spare's end stops no training
             self.stop()
 
     def stop(self) -> None:
@@ -144,6 +145,9 @@ class Faults:
             "cordon": now_s() + scenario.cordon_at_s,
             "lose": now_s() + scenario.gone_at_s,
         }
+        self._means_s = {"die": scenario.die_s, "turn": scenario.turn_s, "hang": scenario.hang_s}
+        self._means_s = {what: mean_s for what, mean_s in self._means_s.items() if mean_s < NEVER_S}
+        self._at_s |= {what: now_s() + rng.expovariate(1 / mean_s) for what, mean_s in self._means_s.items()}
 
     def draw(self, done_s: float, nodes: Sequence[str], flaky: Sequence[str]) -> tuple[float, str, list[str]]:
         """Return in how many seconds of this run the next one comes, what it is, and the nodes.
@@ -162,11 +166,16 @@ class Faults:
             struck = list(nodes)[: self._scenario.drained] if what == "drain" else _names(RACK_NODES)
             if what == "cordon":
                 struck = _names(self._scenario.flaky)
+            elif what in self._means_s:
+                struck = [self._rng.choice(nodes)]
             found.append((max(0.0, at_s - self._now_s()), what, struck))
         return min(found)
 
     def struck(self, what: str, nodes: Sequence[str]) -> None:
         """Take note of what came."""
+        if what in self._means_s:
+            self._at_s[what] = self._now_s() + self._rng.expovariate(1 / self._means_s[what])
+            return
         if len(nodes) > 1 or what != "fail":
             mean_s = {"fail": self._scenario.rack_s, "drain": self._scenario.drain_s}.get(what, NEVER_S)
             self._at_s[what] = self._now_s() + self._rng.expovariate(1 / mean_s)
@@ -180,24 +189,35 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int, s
         began_s = clock.monotonic_s()
         training = Training(clock.monotonic_s, lambda: _size(cluster))
         cluster.observers.add(training.observe)
-        faults = Faults(scenario, Random(f"{seed}/faults"), clock.monotonic_s)
+        faults, bad = Faults(scenario, Random(f"{seed}/faults"), clock.monotonic_s), set[str]()
         await cluster.apply(documents_of(annotations, PODS + spares))
-        while (left_s := began_s + END_S - clock.monotonic_s()) > 0 and not has_failed(cluster):
+        end_s = began_s + END_FACTOR * scenario.work_s
+        while (left_s := end_s - clock.monotonic_s()) > 0 and not has_failed(cluster):
             if training.since_s is None:
                 await _wait(cluster, lambda: training.since_s is not None, left_s)
                 continue
-            work_s = (WORK_S - training.done_s) / training.pace
+            work_s = (scenario.work_s - training.done_s) / training.pace
             placed = _placed(cluster)
             flaky = [
                 *_names(scenario.flaky),
+                *bad,
                 *(node for node, pod in placed.items() if _rank(pod) < scenario.flaky_ranks),
             ]
             in_s, what, nodes = faults.draw(training.done_s, sorted(placed), flaky)
             await _wait(cluster, lambda: training.since_s is None, min(in_s, work_s, left_s))
-            if training.since_s is not None and work_s <= in_s and training.done_s >= WORK_S - 1e-3:
-                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster), training.new_pods, spares)
+            if training.since_s is not None and work_s <= in_s and training.done_s >= scenario.work_s - 1e-3:
+                took_s = clock.monotonic_s() - began_s
+                return Outcome(took_s, True, scenario.work_s, _epochs(cluster), training.new_pods, spares)
             if training.since_s is not None and in_s < left_s:
                 faults.struck(what, nodes)
+                if what == "turn":
+                    bad.update(nodes)
+                    later.create_task(_mend(cluster, nodes[0], bad, scenario.person_s))
+                    continue
+                if what == "hang":
+                    training.stop()
+                    await clock.sleep(min(hang_limit_s(annotations) or scenario.person_s, left_s))
+                    what, nodes = "fail", sorted(placed)
                 await _strike(cluster, what, nodes, later, scenario.away_s)
                 if what == "lose":
                     training.stop()  # no event tells that these nodes have stopped
@@ -207,6 +227,15 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int, s
         )
 
 
+async def _mend(cluster: Cluster, node: str, bad: set[str], person_s: float) -> None:
+    """Let a person cordon a node that turned bad, and bring it back repaired."""
+    await cluster.clock.sleep(person_s)
+    await _cordon(cluster, [node], on=True)
+    await cluster.clock.sleep(REPAIR_S)
+    bad.discard(node)
+    await _cordon(cluster, [node], on=False)
+
+
 async def _strike(
     cluster: Cluster, what: str, nodes: Sequence[str], later: asyncio.TaskGroup, away_s: float = AWAY_S
 ) -> None:
@@ -214,9 +243,10 @@ async def _strike(
     pods = [pod for node, pod in sorted(_placed(cluster).items()) if node in nodes]
     if what in ("cordon", "drain"):
         await _cordon(cluster, nodes, on=True)
-    if what == "fail":
+    if what in ("fail", "die"):
         for pod in pods:
-            cluster.kill_worker("default", pod, supervised=True)
+            with suppress(LookupError):  # a spare has no worker
+                cluster.kill_worker("default", pod, supervised=True)
     elif what == "lose":
         for node in nodes:
             cluster.lose_node(node)
@@ -345,7 +375,7 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
         if row["scenario"] in FULL:
             continue
         groups.setdefault(row["scenario"], {})[row["policy"]] = row["lost_node_hours"]
-    return draw_bars(f"node-hours lost by {PODS} nodes, modelled: {WORK_S / 3600:.0f} h of work", groups)
+    return draw_bars(f"node-hours lost by {PODS} nodes, modelled: {Scenario().work_s / 3600:.0f} h of work", groups)
 
 
 def main() -> int:

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from inplace.common.jobset.notices import restart_on
+from inplace.common.jobset.settings import STALL
+from inplace.common.protocol.learned_limit import STEP_S_MIN
 from inplace.common.wire import names as wire
+from inplace.common.wire.notice import STALL as STALL_KIND
 
 PODS: Final = 8  # one on each node
 SPARE_NODES: Final = 2  # where a rack goes, there is a whole one
@@ -32,6 +36,11 @@ class Scenario:
         spares: nodes that no Pod of the group needs.
         drained: how many nodes a drain takes.
         away_s: how long they are cordoned.
+        die_s: the mean time between two deaths of a worker that say nothing of its node.
+        turn_s: the mean time until one more node ends its worker every FLAKY_S.
+        hang_s: the mean time between two hangs of the group.
+        person_s: how long after it turned bad a person cordons a node, and after it began ends a hang.
+        work_s: the seconds of work; the group is given twice as long.
     """
 
     flaky: int = 0
@@ -44,6 +53,11 @@ class Scenario:
     spares: int = SPARE_NODES
     drained: int = RACK_NODES
     away_s: float = AWAY_S
+    die_s: float = NEVER_S
+    turn_s: float = NEVER_S
+    hang_s: float = NEVER_S
+    person_s: float = 3600.0
+    work_s: float = 4 * 3600.0
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -86,3 +100,13 @@ PLACES: Final[Mapping[str, tuple[int, str]]] = {
     f"6 to {PODS}, 1 spare": (1, f"max={PODS},min=6"),
 }
 """Spares beyond PODS, each with a node of its own, and what `inplace.dev/members` says; docs/members.md."""
+
+
+def hang_limit_s(annotations: Mapping[str, str]) -> float | None:
+    """Return after how many seconds a hung group restarts; None: a person has to do it.
+
+    No worker is silent here: the limit that somebody set, or the least that a Pod learns (docs/adr/0109).
+    """
+    if (after_s := STALL.read_or_default(annotations).get("after")) is not None:
+        return float(after_s)
+    return STEP_S_MIN if STALL_KIND in restart_on(annotations) else None

@@ -127,6 +127,7 @@ SENTENCES: Final = {
     "node_untainted": "a taint of ours was removed from a node",
     "node_not_untainted": "a taint of ours could not be removed from a node; it is tried again",
     "steps_begun": "some rank of this Pod reported its first step in this epoch",
+    "steps_not_seen": "the steps in a worker's output cannot be written for the agent (`--step-pattern`), and why",
     "tail_not_kept": "what a run of the worker wrote last cannot be kept for `inplace logs`, and why",
     "tainted_nodes_not_read": "the nodes that are tainted could not be listed; until then no node is tainted",
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
