@@ -9,7 +9,7 @@ of failures that a report gives for its whole group, and the kinds by what helps
     away     the node goes for half an hour: maintenance, power, another component of the host
     hung     no step comes any more
 
-A person is assumed to act after an hour: he cordons a node that turned bad, or restarts a group that hangs. Slow nodes
+A person is assumed to act after an hour: he drains a node that turned bad, or restarts a group that hangs. Slow nodes
 are not modelled. The effective training time is the work divided by the whole time.
 
 Healthy jobs are modelled with evaluations, saves and compilations between steps: how often the learned limit tells of a

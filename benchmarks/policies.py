@@ -62,7 +62,7 @@ from inplace.simulator.cluster.timeline import own_status
 CHECKPOINT_S: Final = 600.0
 END_FACTOR: Final = 2.0  # of the work, and then it is not done
 ENDS: Final = (Kind.FAULT, Kind.CONTAINER_KILLED, Kind.CONTAINER_EXITED, Kind.POD_REMOVED)
-REPAIR_S: Final = 12 * 3600.0  # how long a node that a person cordoned is away
+REPAIR_S: Final = 12 * 3600.0  # how long a node that a person drained is away
 SEEDS: Final = 3
 NAME: Final = "train"
 CHART: Final = Path(__file__).parents[1] / "docs" / "policies.svg"
@@ -228,12 +228,11 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int, s
 
 
 async def _mend(cluster: Cluster, node: str, bad: set[str], person_s: float) -> None:
-    """Let a person cordon a node that turned bad, and bring it back repaired."""
+    """Let a person drain a node that turned bad, and bring it back repaired."""
     await cluster.clock.sleep(person_s)
-    await _cordon(cluster, [node], on=True)
-    await cluster.clock.sleep(REPAIR_S)
+    async with asyncio.TaskGroup() as later:
+        await _strike(cluster, "drain", [node], later, REPAIR_S)
     bad.discard(node)
-    await _cordon(cluster, [node], on=False)
 
 
 async def _strike(

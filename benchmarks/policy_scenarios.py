@@ -39,7 +39,7 @@ class Scenario:
         die_s: the mean time between two deaths of a worker that say nothing of its node.
         turn_s: the mean time until one more node ends its worker every FLAKY_S.
         hang_s: the mean time between two hangs of the group.
-        person_s: how long after it turned bad a person cordons a node, and after it began ends a hang.
+        person_s: how long after it turned bad a person drains a node, and after it began ends a hang.
         work_s: the seconds of work; the group is given twice as long.
     """
 

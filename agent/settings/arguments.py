@@ -20,7 +20,6 @@ CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the wh
 CHECK_S_MIN: Final = 0.001  # the link to the agent tells milliseconds
 CHECK_S_MAX: Final = 3600.0
 PATTERN_BYTES_MAX: Final = 64  # of the text before a step, and of that after it
-PATTERN_DIGITS_MAX: Final = 12  # as a progress file has it
 _PATTERN: Final = f"text of 1 to {PATTERN_BYTES_MAX} bytes, %d, and text of up to {PATTERN_BYTES_MAX}, such as step=%d"
 STANDBY_ON: Final = "on"
 STANDBY_ALWAYS: Final = "always"
@@ -91,7 +90,7 @@ class WorkerOptions:
         clean: what is removed after each run: paths, `ipc`, `off`.
         stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
-        step_pattern: text around the step in the worker's output, such as "step=%d"; "" where nobody looks there.
+        step_pattern: what stands before and after a step in the worker's output; None: it is not looked at.
         save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
@@ -108,7 +107,7 @@ class WorkerOptions:
     clean: tuple[str, ...] = ()
     stop_signal: int = 0
     on_stall: str = ""
-    step_pattern: str = ""
+    step_pattern: tuple[bytes, bytes] | None = None
     save_within_s: float = 0.0
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
@@ -218,26 +217,13 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
     return read
 
 
-def parts_of_pattern(text: str) -> tuple[bytes, bytes]:
-    """Return what stands before and after the number.
-
-    Raises:
-        ValueError: it is no pattern (its writer is at fault); the message says what was expected.
-    """
+def _step_pattern(name: str, text: str) -> tuple[bytes, bytes]:
+    """Return what stands before and after a step; raise ArgumentsError at anything else."""
     before, found, after = text.partition("%d")
     parts = before.encode(), after.encode()
-    if not found or not 1 <= len(parts[0]) <= PATTERN_BYTES_MAX or len(parts[1]) > PATTERN_BYTES_MAX or "%d" in after:
-        raise ValueError(f"expected {_PATTERN}, saw {text[:80]!r}")
+    if not found or not parts[0] or max(map(len, parts)) > PATTERN_BYTES_MAX or "%d" in after:
+        raise ArgumentsError(f"{name}: expected {_PATTERN}, saw {text[:80]!r}")
     return parts
-
-
-def _step_pattern(name: str, text: str) -> str:
-    """Read text around a step; raise ArgumentsError at anything else."""
-    try:
-        parts_of_pattern(text)
-    except ValueError as error:
-        raise ArgumentsError(f"{name}: {error}") from error
-    return text
 
 
 def _standby(name: str, text: str) -> str:

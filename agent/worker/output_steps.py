@@ -1,11 +1,10 @@
 """
 Read steps from what a worker writes: `--step-pattern "step=%d"`, for a script that nobody wants to change.
 
-A pattern is text before a number, and text after it, which may be empty. It is no regular expression: a chunk costs one
-search for the text before the number, from its end, and LOOKS_MAX at most where no number follows. The newest number of
-a chunk is written into one progress file, whose name says that it is the Pod's; the agent takes it for a rank. Only
-output is followed that passes anyway, in the thread that passes it on, so training never waits for it longer than for
-that. If the file cannot be written, the rest of the run is not looked at, and its end tells.
+A pattern is text before and after a number. It is no regular expression: a chunk costs one search for the text before
+the number, from its end, and LOOKS_MAX at most where no number follows. The newest number of a chunk is written into
+one progress file, whose name says that it is the Pod's. It is done in the thread that passes the output on. If the file
+cannot be written, the rest of the run is not looked at, and its end tells.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 
-from inplace.agent.settings.arguments import PATTERN_DIGITS_MAX, parts_of_pattern
 from inplace.common.bare.typed import Final
 
 LOOKS_MAX: Final = 4  # at places of one chunk
+DIGITS_MAX: Final = 12  # as a progress file has it
 _DIGITS: Final = frozenset(b"0123456789")
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -25,13 +24,13 @@ class OutputSteps:
     """The newest step in the output of a run.
 
     Args:
-        pattern: see `parts_of_pattern`.
+        pattern: what stands before and after a step.
     """
 
-    def __init__(self, pattern: str) -> None:
-        self._before, self._after = parts_of_pattern(pattern)
+    def __init__(self, pattern: tuple[bytes, bytes]) -> None:
+        self._before, self._after = pattern
         self.problem = ""  # why the present run's steps are not seen any more
-        self._longest = len(self._before) + PATTERN_DIGITS_MAX + len(self._after) + 1
+        self._longest = len(self._before) + DIGITS_MAX + len(self._after) + 1
         self._rests: dict[int, bytes] = {}  # by stream: the end of what was seen, where a step may begin
         self._folder = ""  # of the present run; "" while there is none
         self._lock = allocate_lock()
@@ -79,9 +78,9 @@ class OutputSteps:
             if at < 0:
                 return None
             first = last = at + len(self._before)
-            while last < len(text) and last - first <= PATTERN_DIGITS_MAX and text[last] in _DIGITS:
+            while last < len(text) and last - first <= DIGITS_MAX and text[last] in _DIGITS:
                 last += 1
-            is_whole = last < len(text) and 0 < last - first <= PATTERN_DIGITS_MAX  # of one at the end more may come
+            is_whole = last < len(text) and 0 < last - first <= DIGITS_MAX  # of one at the end more may come
             if is_whole and text.startswith(self._after, last):
                 return int(text[first:last])
             end = at

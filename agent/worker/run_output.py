@@ -136,10 +136,10 @@ class RunOutput:
 
     Args:
         folder: of the tail's file, on a file system in memory; "" keeps none, and changes no descriptor.
-        pattern: of steps in the output; "" for none.
+        pattern: what stands before and after a step in the output; None: it is not looked for.
     """
 
-    def __init__(self, folder: str, log: Log, pattern: str = "") -> None:
+    def __init__(self, folder: str, log: Log, pattern: tuple[bytes, bytes] | None = None) -> None:
         self._folder = folder
         self._steps: OutputSteps | None = None
         if pattern:

@@ -34,17 +34,8 @@ NO_PROGRESS: Final = "no-progress"
 SHOWN_WITHIN_S: Final = 3600.0  # after which a node or Pod that fails no more counts as one that was well
 
 
-@record
-class Answer:
-    """One answer that was not applied.
-
-    Args:
-        kind: NODE, NO_PROGRESS, a step of the escalation or its end, STALL or PAUSE.
-        words: what would have been done, for people.
-    """
-
-    kind: str
-    words: str
+Answer = tuple[str, str]
+"""Of what kind it is (NODE, NO_PROGRESS, a step of the escalation or its end, STALL or PAUSE); what would be done."""
 
 
 @record
@@ -124,17 +115,14 @@ def answers(
         yield from _of_nodes(suspects, restarts, now)
     backoff = backoff_of(annotations)
     if backoff.is_observed and loop.is_beyond(backoff):
-        named = FAILURES.named(NO_PROGRESS)
-        yield Answer(
-            NO_PROGRESS, f"{loop.epochs} epochs in a row without progress: the jobset would have failed ({named})"
-        )
-    if (steps := escalation_of(annotations, observed=True)) and _is_counted(newest):
-        drawn = ((past.started_at, kind) for past in restarts[:-1] for kind in past.answers)
-        uses = [Use(kind, at) for at, kind in drawn if kind in STEP_NAMES]
+        seen = f"{loop.epochs} epochs in a row without progress"
+        yield NO_PROGRESS, f"{seen}: the jobset would have failed ({FAILURES.named(NO_PROGRESS)})"
+    trigger, steps = trigger_of({"trigger": newest.trigger}), escalation_of(annotations, observed=True)
+    if steps and trigger.is_failure and trigger not in (Trigger.DISRUPTED, Trigger.JOB_FAILED):
+        uses = [Use(kind, past.started_at) for past in restarts[:-1] for kind in past.answers if kind in STEP_NAMES]
         step = fitting(steps, uses, unix_time(now) or 0.0)
-        kind = step.name if step is not None else FAIL
-        did = f"escalation step {kind} would have been taken" if step is not None else "the jobset would have failed"
-        yield Answer(kind, f"{did} ({ESCALATION.key})")
+        did = f"escalation step {step.name} would have been taken" if step else "the jobset would have failed"
+        yield step.name if step else FAIL, f"{did} ({ESCALATION.key})"
     if STALL not in restart_on(annotations):
         yield from _of_hangs(notices, newest)
 
@@ -168,20 +156,13 @@ def _was_right(kind: str, past: PastRestart, later: Sequence[PastRestart], now_s
             return None
         is_higher = any(one.last_step is not None and one.last_step > past.last_step for one in later)
         return False if is_higher else True if failures else None
-    at_s = unix_time(past.started_at) or 0.0
-    soon = [
-        one
-        for one in failures
-        if _age_s(one, now_s) >= 0 and (unix_time(one.started_at) or 0.0) - at_s <= SHOWN_WITHIN_S
-    ]
-    again = (
-        any(one.node == past.node and one.pod for one in soon)
-        if kind == NODE
-        else any(one.pod == past.pod for one in soon[:1])
-        if kind == STEP_NAMES[1]
-        else bool(soon)
-    )
-    return True if again else False if now_s - at_s > SHOWN_WITHIN_S else None
+    by_s = (unix_time(past.started_at) or 0.0) + SHOWN_WITHIN_S
+    soon = [one for one in failures if (unix_time(one.started_at) or 0.0) <= by_s]
+    if kind == NODE:
+        soon = [one for one in soon if one.node == past.node and one.pod]
+    elif kind == STEP_NAMES[1]:  # the Pod would have been another one
+        soon = [one for one in soon[:1] if one.pod == past.pod]
+    return True if soon else False if now_s > by_s else None
 
 
 def _of_nodes(policy: BadNodes, restarts: Sequence[PastRestart], now: str) -> Iterator[Answer]:
@@ -191,7 +172,7 @@ def _of_nodes(policy: BadNodes, restarts: Sequence[PastRestart], now: str) -> It
         seen = f"{len(found.failed_at)} first failures within {policy.window_s} s, the last: {found.why}"
         does = "its pod would have left it" if policy.is_observed else "its pod stays"
         cure = f"{NODES.key}={policy.failures} lets new pods avoid it; once it is cordoned the pod leaves when it fails"
-        yield Answer(NODE, f"node {found.node}: {seen}; {does}; {cure}")
+        yield NODE, f"node {found.node}: {seen}; {does}; {cure}"
 
 
 def _of_hangs(notices: Iterable[GroupNotice], newest: PastRestart) -> Iterator[Answer]:
@@ -200,9 +181,9 @@ def _of_hangs(notices: Iterable[GroupNotice], newest: PastRestart) -> Iterator[A
     ended = [one for one in silences if one.kind == STALL]
     trigger = trigger_of({"trigger": newest.trigger})
     if ended and (trigger.is_failure or trigger is Trigger.MANUAL):
-        yield Answer(STALL, f"{ended[0]}; the group would have restarted then (stall in {RESTART_ON.key})")
+        yield STALL, f"{ended[0]}; the group would have restarted then (stall in {RESTART_ON.key})"
     elif silences and not ended:
-        yield Answer(PAUSE, f"{silences[0]}; the group would have restarted for nothing (stall in {RESTART_ON.key})")
+        yield PAUSE, f"{silences[0]}; the group would have restarted for nothing (stall in {RESTART_ON.key})"
 
 
 def _is_of_its_node(past: PastRestart) -> bool:
@@ -210,11 +191,6 @@ def _is_of_its_node(past: PastRestart) -> bool:
     trigger, failure = trigger_of({"trigger": past.trigger}), _failure(past)
     is_of_pod = trigger is Trigger.STALLED or Cause(trigger, "", failure=failure).is_of_the_pod
     return bool(past.node) and is_of_pod and class_of(trigger, failure).may_be_of_the_node
-
-
-def _is_counted(past: PastRestart) -> bool:
-    trigger = trigger_of({"trigger": past.trigger})
-    return trigger.is_failure and trigger not in (Trigger.DISRUPTED, Trigger.JOB_FAILED)
 
 
 def _failure(past: PastRestart) -> Failure:

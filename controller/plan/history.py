@@ -42,10 +42,10 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
     past = past_restart(entry, draft.observed.silent.get(scope.name), members.resume if members is not None else None)
     restarts = with_restart(history_of(draft.status), past)
     found = _not_applied(draft, scope, restarts) if "syncedAt" in entry else ()
-    for answer in found:
-        draft.note(OBSERVED, answer.words, warning=True)
+    for _, words in found:
+        draft.note(OBSERVED, words, warning=True)
     if found:
-        restarts = with_restart(restarts, structs.replace(past, observed="+".join(answer.kind for answer in found)))
+        restarts = with_restart(restarts, structs.replace(past, observed="+".join(kind for kind, _ in found)))
     draft.status[FIELD] = fields_of(restarts)
 
 

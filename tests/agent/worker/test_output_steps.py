@@ -18,11 +18,19 @@ from tests.agent.test_guard import working
 
 def seen(folder: Path, pattern: str, *chunks: bytes) -> int | None:
     """Return the step that an agent finds after these writes."""
-    steps = OutputSteps(pattern)
+    steps = steps_of(pattern)
     steps.begin(str(folder))
     for chunk in chunks:
         steps.see(3, chunk)
     return told(folder)
+
+
+def steps_of(pattern: str) -> OutputSteps:
+    """Return what looks for a pattern, as a guard's option has it."""
+    options = parse(["guard", "--step-pattern", pattern, "--", "true"], {})
+    assert options is not None
+    assert options.step_pattern is not None
+    return OutputSteps(options.step_pattern)
 
 
 def told(folder: Path) -> int | None:
@@ -55,7 +63,7 @@ def test_the_newest_number_is_the_step(tmp_path: Path, pattern: str, chunks: lis
 @given(st.binary(max_size=400), st.binary(max_size=30), st.integers(0, 400))
 def test_any_output_is_taken_in(before: bytes, after: bytes, cut: int) -> None:
     """A step in the midst of anything is found, wherever the writes are cut."""
-    steps = OutputSteps("step=%d")
+    steps = steps_of("step=%d")
     found: list[int] = []
     steps._write = found.append  # type: ignore[assignment,method-assign]
     steps.begin("/nowhere")
@@ -67,7 +75,7 @@ def test_any_output_is_taken_in(before: bytes, after: bytes, cut: int) -> None:
 
 def test_a_stream_that_is_made_to_be_slow_costs_a_few_searches(tmp_path: Path) -> None:
     """10 MB of what almost is a step take less than the 200 ms in which a worker of 50 MB/s writes them."""
-    steps = OutputSteps("a" * 63 + "b%d")
+    steps = steps_of("a" * 63 + "b%d")
     steps.begin(str(tmp_path))
     chunk = b"a" * 65_536
     began_s = time.process_time()
@@ -78,7 +86,7 @@ def test_a_stream_that_is_made_to_be_slow_costs_a_few_searches(tmp_path: Path) -
 
 def test_two_streams_are_not_mixed(tmp_path: Path) -> None:
     """Half of a step on one, and half on the other, are none."""
-    steps = OutputSteps("step=%d")
+    steps = steps_of("step=%d")
     steps.begin(str(tmp_path))
     steps.see(1, b"step=")
     steps.see(2, b"5\n")
@@ -89,7 +97,7 @@ def test_two_streams_are_not_mixed(tmp_path: Path) -> None:
 
 def test_what_comes_after_a_run_is_none_of_its_steps(tmp_path: Path) -> None:
     """Nothing is written between two runs."""
-    steps = OutputSteps("step=%d")
+    steps = steps_of("step=%d")
     steps.begin(str(tmp_path))
     steps.end()
     steps.see(1, b"step=5\n")
@@ -98,7 +106,7 @@ def test_what_comes_after_a_run_is_none_of_its_steps(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone_ends_the_look(tmp_path: Path) -> None:
     """The output passes as ever, and the run's end tells why; the next run is looked at."""
-    steps = OutputSteps("step=%d")
+    steps = steps_of("step=%d")
     steps.begin(str(tmp_path / "gone"))
     steps.see(1, b"step=5\n")
     (tmp_path / "gone").mkdir()

@@ -97,7 +97,7 @@ def test_who_asks_is_obeyed(text: str | None, acts: bool, tells: bool, observes:
 def drawn(annotations: dict[str, str], *restarts: PastRestart, **more: Any) -> list[str]:
     """Return the kinds of answers to the last of some restarts."""
     given = {"suspects": suspects_of(annotations), "loop": CrashLoop(), "notices": (), "now": NOW} | more
-    return [answer.kind for answer in answers(annotations, restarts, **given)]
+    return [kind for kind, _ in answers(annotations, restarts, **given)]
 
 
 def test_an_escalation_is_drawn_step_by_step() -> None:
