@@ -19,7 +19,7 @@ from inplace.common.injection.pod_roles import Container, Member, group_of
 from inplace.common.injection.restart_rules import spell
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
-from inplace.common.jobset.settings import FENCE_AFTER, STALL, Setting
+from inplace.common.jobset.settings import FENCE_AFTER, MODE, OBSERVE, STALL, Setting
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
@@ -56,7 +56,8 @@ def absence(jobset: JobSet, setting: Setting, part: str = "") -> str:
     """Say why a setting has no effect."""
     said = setting.read_or_default(jobset.annotations)
     is_set = setting.key in jobset.annotations and (not part or not said or part in said)
-    return f"{setting.named(part) if part else setting.key} {'has no effect' if is_set else 'is not set'}"
+    how = "is observed" if said.get(MODE.name) == OBSERVE else "has no effect" if is_set else "is not set"
+    return f"{setting.named(part) if part else setting.key} {how}"
 
 
 def _final_codes(member: Member) -> str:

@@ -1,10 +1,10 @@
 """
 Answers that are drawn and not applied: what `mode=observe` of a setting, and no setting at all, would have done.
 
-    inplace.dev/nodes: "2,mode=observe"         also without the annotation: a node that fails again is told of
-    inplace.dev/failures: "3,mode=observe"      it would have failed the JobSet
+    inplace.dev/nodes: "failures=2,mode=observe"        also without the annotation: a node that fails again is told
+    inplace.dev/failures: "no-progress=3,mode=observe"  it would have failed the JobSet
     inplace.dev/escalation: "InPlace=4,ReplacePod=2,mode=observe"
-    inplace.dev/restart-on: "stall,mode=observe"    also without the annotation: a hang is told of
+    inplace.dev/restart-on: "kinds=stall,mode=observe"  also without the annotation: a hang is told
 
 All of it follows from the restarts that the status keeps, and is drawn when a restart ends: its entry names the
 answers, an Event says each in words. Whether an answer was right shows in what came after it. Pure. docs/adr/0114

@@ -72,10 +72,15 @@ def _policies() -> st.SearchStrategy[dict[str, str]]:
         "InPlace=1,window=60",
         "RecreateJobs=1,window=60",
         "ReplacePod=1,RecreateJobs=2, InPlace=64,window=2592000",
+        "InPlace=1,ReplacePod=1,mode=observe",
         "garbage",
     )
-    failures = ("no-progress=1,short=60", "2", "same=2", "x")
-    optional = {wire.ESCALATION: st.sampled_from(escalations), wire.FAILURES: st.sampled_from(failures)}
+    failures = ("no-progress=1,short=60", "2", "same=2", "x", "no-progress=1,mode=observe")
+    optional = {
+        wire.ESCALATION: st.sampled_from(escalations),
+        wire.FAILURES: st.sampled_from(failures),
+        wire.NODES: st.sampled_from(("off", "failures=1,mode=observe")),
+    }
     return st.fixed_dictionaries({}, optional=optional)
 
 

@@ -192,6 +192,22 @@ WITHOUT_EFFECT = [
 ]
 
 
+OBSERVED = [
+    ("FAILURES", "no-progress=3,mode=observe", "without a higher step than ever before, an Event says so."),
+    ("ESCALATION", "RecreateJobs=1,mode=observe", "10 times in the JobSet's life (maxRestarts)."),
+    ("RESTART_ON", "kinds=stall,mode=observe", f"restart nothing ({wire.RESTART_ON} is observed)."),
+    ("NODES", "failures=1,mode=observe", "was the first to fail once in 3600 s; its Pods stay."),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "end"), OBSERVED)
+def test_what_is_observed_changes_nothing(name: str, text: str, end: str) -> None:
+    """The sentences are those of a JobSet without it, and what an Event tells."""
+    sentences = policy_sentences(of_example("train", **{name: text}))
+    assert any(sentence.endswith(end) for sentence in sentences), sentences
+    assert not any("are recreated" in sentence for sentence in sentences)
+
+
 @pytest.mark.parametrize(("name", "text", "end"), WITHOUT_EFFECT)
 def test_what_cannot_be_read_has_no_effect(name: str, text: str, end: str) -> None:
     """The sentence says what holds instead, beside the finding; other annotations keep their effect."""

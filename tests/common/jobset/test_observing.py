@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from inplace.common.jobset.crash_loop import CrashLoop
 from inplace.common.jobset.notices import GroupNotice
 from inplace.common.jobset.observing import Judged, answers, judged, known_nodes, restarts_of, suspected
 from inplace.common.jobset.restart_history import FIELD, PastRestart, fields_of
+from inplace.common.jobset.settings import OF_GROUPS
 from inplace.common.wire import names as wire
 
 NOW = "2026-01-01T00:30:00Z"
@@ -128,7 +131,7 @@ def test_no_progress_is_drawn_where_it_is_observed() -> None:
         (["pause"], None, ["pause"]),
         (["slow"], None, []),
         (["stall"], "stall", []),
-        (["stall"], "stall,mode=observe", ["stall"]),
+        (["stall"], "kinds=stall,mode=observe", ["stall"]),
         (["pause"], "loss", ["pause"]),
     ],
 )
@@ -158,3 +161,14 @@ def test_an_answer_is_right_if_what_it_would_have_ended_came_again() -> None:
     assert judged(silences, NOW_S) == {"stall": Judged(2, 1, 1)}
     assert str(Judged(2, 1, 1)) == "would have acted 2 times: 1 right, 1 wrong"
     assert str(Judged(1, 0, 0)) == "would have acted once: 0 right, 0 wrong, of 1 nobody knows yet"
+
+
+@pytest.mark.parametrize("page", ["defaults.md", "nodes.md"])
+def test_the_examples_of_a_page_can_be_read(page: str) -> None:
+    """Each line that has one of our annotations and a value."""
+    text = (Path(__file__).parents[3] / "docs" / page).read_text()
+    known = {setting.key: setting for setting in OF_GROUPS}
+    found = re.findall(r"^    (inplace\.dev/[a-z-]+): (?:\"([^\"]+)\"|(\S+))", text, re.MULTILINE)
+    assert len(found) >= 3
+    for key, quoted, plain in found:
+        assert known[key].read({key: quoted or plain})
