@@ -13,7 +13,8 @@ A person is assumed to act after an hour: he drains a node that turned bad, or r
 are not modelled. The effective training time is the work divided by the whole time.
 
 Healthy jobs are modelled with evaluations, saves and compilations between steps: how often the learned limit tells of a
-hang that is none. By default nothing restarts because of it; with `restart-on: stall` each would be a restart.
+hang that is none. By default nothing restarts because of it. With `restart-on: stall` a pause ends in restarts, each of
+which doubles the limit, until the limit is longer than the pause.
 
     python -m benchmarks.defaults --json
 """
@@ -30,7 +31,7 @@ from typing import Any, Final
 from benchmarks.figures import flags
 from benchmarks.policies import train
 from benchmarks.policy_scenarios import NEVER_S, PODS, Scenario
-from inplace.common.protocol.learned_limit import STEPS_MIN, LearnedLimits
+from inplace.common.protocol.learned_limit import LIMIT_S_MAX, STEPS_MIN, LearnedLimits
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
 
@@ -118,8 +119,10 @@ def gaps(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {name: round(max(of.values()) - of[DEFAULT], 2) for name, of in found.items()}
 
 
-def told_of_healthy(seed: int) -> tuple[int, int]:
+def told_of_healthy(seed: int, *, acts: bool = False) -> tuple[int, int]:
     """Return how often one healthy Pod is told of as hanging in HEALTHY_S, and how many kinds of pauses it has.
+
+    Where somebody acts, how often it restarts instead: the work up to a pause is not played again.
 
     A pause (an evaluation, a save, a compilation) comes every so many steps and takes 30 s to 40 min, a third more or
     less each time. Steps without one are the same but for a third, so that only the pauses have to be played.
@@ -133,7 +136,11 @@ def told_of_healthy(seed: int) -> tuple[int, int]:
     while pauses and number * step_s + paused_s < HEALTHY_S:
         number = min((number // every + 1) * every for every, _ in pauses)
         long_s = sum(long_s * rng.uniform(0.7, 1.3) for every, long_s in pauses if number % every == 0)
-        told += learned.limit_s is not None and long_s + step_s > learned.limit_s
+        while (limit_s := learned.limit_s or long_s + step_s) < long_s + step_s:
+            told += 1
+            if not acts or limit_s >= LIMIT_S_MAX:  # beyond it such a job restarts for ever: once is counted
+                break
+            learned = learned.with_end(limit_s)
         learned = learned.with_step(long_s + step_s)
         paused_s += long_s
     return told, len(pauses)
@@ -143,12 +150,14 @@ def healthy(seeds: int) -> dict[str, Any]:
     """Return how often healthy Pods are told of, and what would restart."""
     found = [told_of_healthy(seed) for seed in range(seeds)]
     told = sum(count for count, _ in found)
+    acted = sum(told_of_healthy(seed, acts=True)[0] for seed in range(seeds))
     return {
         "seeds": seeds,
         "hours": round(seeds * HEALTHY_S / HOUR_S),
         "restarts": 0,  # a notice of kind stall restarts nothing without restart-on
         "told": told,
         "told_per_1000_h": round(1000 * told / (seeds * HEALTHY_S / HOUR_S), 1),
+        "restarts_per_1000_h_with_restart_on": round(1000 * acted / (seeds * HEALTHY_S / HOUR_S), 1),
         "told_more_than_once_a_kind": sum(count > kinds for count, kinds in found),
     }
 
@@ -160,7 +169,8 @@ def main() -> int:
     pods = healthy(options.healthy)
     print(
         f"healthy: {pods['told']:,} told in {pods['hours']:,} h, {pods['told_per_1000_h']} in 1,000 h; by default none "
-        f"restarts; {pods['told_more_than_once_a_kind']} of {pods['seeds']:,} were told of more often than they have "
+        f"restarts, with restart-on {pods['restarts_per_1000_h_with_restart_on']} in 1,000 h; "
+        f"{pods['told_more_than_once_a_kind']} of {pods['seeds']:,} were told of more often than they have "
         "kinds of pauses",
         file=sys.stderr,
     )
