@@ -136,7 +136,7 @@ def _spares(count: int) -> str:
 def _progress_sentences(jobset: JobSet) -> Iterator[str]:
     backoff = backoff_of(jobset.annotations)
     if backoff.same_max is not None:
-        same = f"{backoff.same_max} failures in a row are of one class, from one rank or at one step"
+        same = f"{backoff.same_max} failures in a row have one error, from one rank or at one step"
         yield f"If {same}, without progress in between, the JobSet fails: NoProgress."
     if backoff.epochs_max is None:
         unset = absence(jobset, FAILURES, "no-progress")

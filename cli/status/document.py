@@ -12,7 +12,7 @@ from inplace.cli.group.scope_state import ScopeState
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.status_state import state_of_status
 from inplace.common.jobset.causes import Failure, Trigger, trigger_of
-from inplace.common.jobset.failure_class import class_words
+from inplace.common.jobset.failure_class import FailureClass, class_words
 from inplace.common.jobset.furthest_behind import silent_text
 from inplace.common.jobset.headline import GroupPhase
 from inplace.common.jobset.scopes import fields_of_scope
@@ -164,7 +164,7 @@ def _verdict_data(state: GroupState, last: LastRestart) -> VerdictFields | None:
         "node": (culprit.node or None) if culprit is not None else None,
         "proof": last.verdict.proof or None,
         "action": action_text(state, last),
-        "advice": found.advice or None,
+        "advice": last.verdict.advice or None,
     }
 
 
@@ -181,9 +181,9 @@ def action_text(state: GroupState, last: LastRestart) -> str:
 def verdict_text(state: GroupState) -> str:
     """Return the verdict on the last failure, what was done, and what helps, in one line; "" for none."""
     last = state.last
-    if last is None or last.verdict is None:
+    if last is None or last.verdict is None or (last.verdict.found is FailureClass.UNKNOWN and not last.verdict.proof):
         return ""
-    parts = (str(last.verdict), action_text(state, last), last.verdict.found.advice)
+    parts = (str(last.verdict), action_text(state, last), last.verdict.advice)
     return f"verdict: {'; '.join(filter(None, parts))}"
 
 

@@ -9,7 +9,7 @@ After that the next epoch begins 5 s after the failure at the earliest, then 10 
     inplace.dev/failures: "backoff=0"                     never wait
     inplace.dev/failures: "3"                             three failed epochs in a row without progress fail the JobSet
     inplace.dev/failures: "no-progress=3,short=600"       the same; without steps, 600 s are progress
-    inplace.dev/failures: "same=3"                        three in a row of one class from one place fail the JobSet
+    inplace.dev/failures: "same=3"                        three in a row by one error from one place fail the JobSet
 
 The steps come with the announcements that end a restart (common/wire/last_progress.py). `status.crashLoop` (in a
 divided JobSet one in each scope) is what is remembered, so another controller waits no longer and no shorter.
@@ -57,7 +57,7 @@ class Backoff:
         max_s: at most.
         long_s: an epoch that ran so long is progress where no Pod tells steps.
         epochs_max: so many failed epochs in a row fail the JobSet; None: it goes on.
-        same_max: so many failures in a row of one class from one place fail it; None: it goes on.
+        same_max: so many failures in a row by one error from one place fail it; None: it goes on.
         is_observed: then it goes on, too, and it is told.
     """
 

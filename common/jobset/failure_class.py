@@ -15,7 +15,7 @@ The class of a failure: where to look first. It follows from reason, trigger, la
 Kubernetes' reason decides first, then the trigger, then the rules below in their order: each is a pattern that is
 searched in the worker's last line, and the first one that is found decides. Where no pattern is found, the exit code
 decides. So a failure has the same class in the controller, in every command and in the tests. When programs change
-their words, add the new line to tests/corpus/tails.txt first. Pure. docs/failure-classes.md
+their words, add the new line to tests/corpus/tails.txt first. Pure. docs/verdicts.md
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Final
 
 from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.wire.last_line import is_bare_exit
 
 
 class FailureClass(Enum):
@@ -61,7 +62,7 @@ _OF_TRIGGERS: Final = {
     Trigger.DISRUPTED: FailureClass.OUTSIDE,
     Trigger.COMPLETED_EARLY: FailureClass.CODE,
 }
-_OF_REASONS: Final = {
+OF_REASONS: Final = {
     "OOMKilled": FailureClass.MEMORY,
     "NodeLost": FailureClass.DEVICE,
     "NodeNotReady": FailureClass.DEVICE,
@@ -118,7 +119,7 @@ _RULES: Final = {
     """,
     FailureClass.NUMERICS: r"""
         \bnans?\b|\b(?:is|or|be|to|became|got|found) [-+]?inf\b|not finite|non-?finite|infinite loss|loss scale
-        diverged|floatingpointerror|to satisfy the constraint|probability tensor contains
+        diverged|linalgerror|floatingpointerror|to satisfy the constraint|probability tensor contains
     """,
     FailureClass.STORAGE: r"""
         no space left|disk quota|input/output error|stale file handle|read-only file system|permission ?denied
@@ -133,7 +134,7 @@ _RULES: Final = {
         parquet|zlib\.error|tarfile|dataset\w*error|badgzip|badzip|eoferror|corrupt|tokeniz\w*error|tokenizing data
         decompress|invalid ?data|parse serialized|libsndfile|decorderror|cv2\.error|opencv|webdataset|index file
         num_samples=0|stack expects each tensor|didn't find \[|tar archive|tar file|frames left|sample index
-        loading video|struct\.error
+        loading video|struct\.error|sqlite3\.databaseerror|\bparseerror|wave\.error
     """,
     FailureClass.CODE: r"""
         ^(?:\[?rank ?\d+\]?: ?)?[A-Za-z_][\w.]*(?:error|exception|warning|exit)\b|segmentation fault|sigsegv|std::\w+$
@@ -163,11 +164,6 @@ def class_words(trigger: Trigger, failure: Failure | None) -> str:
     return "" if found is FailureClass.UNKNOWN else f" ({found.value})"
 
 
-def is_of_kubernetes(failure: Failure) -> bool:
-    """Say whether the reason that Kubernetes gives is the class, whatever the worker wrote."""
-    return failure.reason in _OF_REASONS
-
-
 def class_of(trigger: Trigger, failure: Failure | None) -> FailureClass:
     """Return the class of a failure.
 
@@ -175,7 +171,7 @@ def class_of(trigger: Trigger, failure: Failure | None) -> FailureClass:
         trigger: of its restart.
         failure: the first one; None if nobody knows it.
     """
-    if failure is not None and (found := _OF_REASONS.get(failure.reason)) is not None:
+    if failure is not None and (found := OF_REASONS.get(failure.reason)) is not None:
         return found
     if (found := _OF_TRIGGERS.get(trigger)) is not None:
         return found
@@ -185,7 +181,10 @@ def class_of(trigger: Trigger, failure: Failure | None) -> FailureClass:
         return FailureClass.UNKNOWN
     if failure.exit_code in _NOT_RUN:
         return FailureClass.LAUNCH
-    return _of_line(failure.last_line) or _OF_CODES.get(failure.exit_code or 0, FailureClass.UNKNOWN)
+    of_code = _OF_CODES.get(failure.exit_code or 0)
+    if of_code is not None and is_bare_exit(failure.last_line):
+        return of_code  # a script that handles a signal and ends with its code
+    return _of_line(failure.last_line) or of_code or FailureClass.UNKNOWN
 
 
 @lru_cache(LINES_KEPT_MAX)

@@ -232,7 +232,7 @@ FAILURES: Final = Setting(
     (
         _whole("no-progress", 1, EPOCHS_MAX, "failed epochs in a row without progress that fail the JobSet"),
         _whole("short", 1, SHORT_S_MAX, "seconds; where no Pod tells steps, a longer epoch is progress", f"{LONG_S:g}"),
-        _whole("same", SAME_MIN, SAME_MAX, "failures in a row of one class from one place, as no-progress"),
+        _whole("same", SAME_MIN, SAME_MAX, "failures in a row by one error from one place, as no-progress"),
         _whole("backoff", 0, BACKOFF_LIMIT_S, "seconds before the second restart in vain; 0: never", str(BACKOFF_S)),
         _whole("backoff-max", 0, BACKOFF_LIMIT_S, "the longest wait in seconds", f"{BACKOFF_MAX_S}"),
         replace(MODE, says="observe: say when no-progress would fail the JobSet"),

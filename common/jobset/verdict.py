@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, Trigger, failure_of_entry, trigger_of, unix_time
-from inplace.common.jobset.failure_class import FailureClass, class_of, is_of_kubernetes
+from inplace.common.jobset.failure_class import OF_REASONS, FailureClass, class_of
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.wire.last_line import is_peers_sign
 
@@ -63,6 +63,12 @@ class Verdict:
             return ""
         return self.culprit.last_line or ": ".join(filter(None, (self.culprit.reason, self.culprit.message)))
 
+    @property
+    def advice(self) -> str:
+        """Return what helps, in one sentence; "" where that is not known."""
+        is_hang = self.culprit is not None and self.culprit.reason == Trigger.STALLED.reason
+        return "inplace stacks --last says where its ranks were" if is_hang else self.found.advice
+
     def __str__(self) -> str:
         """Say it in one line, for a person."""
         culprit = self.culprit
@@ -73,7 +79,7 @@ class Verdict:
 
 def evidence_of(failure: Failure) -> Evidence:
     """Return how much a failure explains."""
-    if is_of_kubernetes(failure):
+    if failure.reason in OF_REASONS:
         return Evidence.KUBERNETES
     if is_echo(failure):
         return Evidence.ECHO
@@ -88,12 +94,7 @@ def is_echo(failure: Failure) -> bool:
 
 
 def explains(late: Failure, known: Failure) -> bool:
-    """Say whether a failure that was told later explains the one that was to blame so far.
-
-    Args:
-        late: that was told now.
-        known: the one to blame so far.
-    """
+    """Say whether a failure that was told later explains the one that was to blame so far."""
     mine, its = evidence_of(late), evidence_of(known)
     if mine is not its:
         return mine < its

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from inplace.common.jobset import conditions
 from inplace.common.jobset.causes import unix_time
-from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_epoch, backoff_of, crash_loop_of
+from inplace.common.jobset.crash_loop import CrashLoop, after_epoch, backoff_of, crash_loop_of
 from inplace.common.jobset.in_vain import in_vain
 from inplace.common.jobset.restart_history import history_of
 from inplace.common.jobset.scopes import Scope, fields_of_scope, write_scope
@@ -44,7 +44,7 @@ def fail_if_hopeless(draft: Draft, loops: Mapping[str, CrashLoop | None]) -> boo
     Returns:
         That it fails.
     """
-    backoff, found = backoff_of(draft.jobset.annotations), None
+    backoff, found, is_told = backoff_of(draft.jobset.annotations), None, draft.is_true(conditions.IN_VAIN)
     for name, loop in loops.items():
         scope = draft.jobset.scopes[name]
         if loop is not None and loop.is_hopeless(backoff):
@@ -52,9 +52,12 @@ def fail_if_hopeless(draft: Draft, loops: Mapping[str, CrashLoop | None]) -> boo
             ended = [past for past in history_so_far(draft, scope) if past.scope == name][-loop.epochs :]
             told = f"{loop.epochs} epochs in a row without progress{best}: {', '.join(map(str, ended))}"
             return _fail(draft, scope, loop, told)
+        if loop is None and not is_told:
+            continue  # it was not in vain when its epoch began
         known = loop or crash_loop_of(fields_of_scope(draft.status, scope))
-        if known.failures < SAME_MIN or (loop is None and _runs_long(draft, known, backoff)):
-            continue
+        ran_s = draft.now_s - (unix_time(known.synced_at) or draft.now_s) if loop is None else 0.0
+        if known.failures < SAME_MIN or ran_s >= backoff.long_s:
+            continue  # an epoch that runs for so long counts as progress
         past = history_so_far(draft, scope) if loop is not None else history_of(draft.status)
         vain = in_vain(past, known, name, backoff.same_max or SAME)
         if loop is not None and vain is not None and backoff.same_max is not None:
@@ -62,7 +65,7 @@ def fail_if_hopeless(draft: Draft, loops: Mapping[str, CrashLoop | None]) -> boo
         found = found or vain
     if found is not None:
         draft.set(conditions.in_vain(str(found)))
-    elif draft.is_written_anyway or any(loop is not None for loop in loops.values()):
+    elif is_told and (draft.is_written_anyway or any(loops.values())):
         draft.turn_false(conditions.IN_VAIN)
     return False
 
@@ -72,12 +75,6 @@ def _fail(draft: Draft, scope: Scope, loop: CrashLoop, told: str) -> bool:
     note_last_failure(draft)
     fail(draft, conditions.no_progress(told))
     return True
-
-
-def _runs_long(draft: Draft, loop: CrashLoop, backoff: Backoff) -> bool:
-    """Say whether the epoch that runs has run for so long that it counts as progress."""
-    began_s = unix_time(loop.synced_at)
-    return began_s is not None and draft.now_s - began_s >= backoff.long_s
 
 
 def pace(draft: Draft, scope: Scope, decision: Decision, loop: CrashLoop | None) -> Decision:

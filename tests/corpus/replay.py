@@ -39,8 +39,7 @@ class Replay:
         verdict: as the status has it when the restart has ended.
         entry: status.lastGroupRestart then.
         told: the ranks of which a failure was told.
-        after_s: from the first sign of the fault in any process until the culprit's own failure was told; None where
-            nobody told it.
+        after_s: from the fault until the culprit's own end was told; None where it did not end.
     """
 
     verdict: Verdict
@@ -85,7 +84,7 @@ def replay(fault: Fault, rng: Random) -> Replay | None:
     cause = group.causes()[WHOLE]
     entry = ended(group.jobset.status, scope, cause, "2026-09-21T13:20:00Z", group.silent().get(WHOLE))
     assert entry is not None
-    first = next((at_s for at_s, end in told if end.rank in fault.culprits), None)
+    first = next((at_s for at_s, end in told if end.rank in fault.culprits and end.code is not None), None)
     return Replay(verdict_of(entry), entry, tuple(end.rank for _, end in told), first)
 
 
@@ -102,12 +101,11 @@ def crowd(count: int) -> tuple[Membership, list[Pod]]:
     return membership, pods
 
 
-def fail_all(membership: Membership, pods: list[Pod]) -> None:
-    """Let the workers of all Pods fail at once: the last one by its own error, the others because they lost it."""
-    for number, pod in enumerate(pods):
-        line = f"RuntimeError: Connection closed by peer [10.0.{number % 200}.7]:{number + 1024}"
-        end = RankEnd(number, 1, 0.0, None, None, line if number < len(pods) - 1 else "KeyError: 'labels'")
-        membership.pod_changed(pod, make_pod(number, 1, **_parts(end, 0.0)))
+def failed(count: int) -> list[Pod]:
+    """Return so many Pods whose workers failed: the last one by its own error, the others because they lost it."""
+    lines = [f"RuntimeError: Connection closed by peer [10.0.{at % 200}.7]:{at + 1024}" for at in range(count - 1)]
+    ends = [RankEnd(at, 1, 0.0, None, None, line) for at, line in enumerate([*lines, "KeyError: 'labels'"])]
+    return [make_pod(end.rank, 1, **_parts(end, 0.0)) for end in ends]
 
 
 def _told(fault: Fault, rng: Random) -> list[tuple[float, RankEnd]]:
@@ -145,10 +143,16 @@ def _parts(end: RankEnd, at_s: float) -> dict[str, Any]:
         return {"status": {"phase": "Succeeded", "containerStatuses": [{"name": "w", "state": state}]}}
     keys = {
         wire.EPOCH: "1",
-        wire.WORKER_FAILED: failure_text(WorkerFailure(1, end.code or 1, moment_s)),
+        wire.WORKER_FAILED: failure_text(WorkerFailure(1, end.code or _code_told(end), moment_s)),
         wire.LAST_LINE: last_line_text(1, moment_s, end.line),
     }
     return {"metadata": {"annotations": keys}}
+
+
+def _code_told(end: RankEnd) -> int:
+    """Return the code with which a rank is about to end that hangs in an exit handler: its last words have it."""
+    code = end.line.removeprefix("SystemExit: ")
+    return int(code) if code.isdigit() else 1
 
 
 def _announced(end: RankEnd, last_s: float, has_failed: bool) -> dict[str, Any]:

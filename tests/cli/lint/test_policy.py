@@ -302,7 +302,7 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
 
 def test_failures_that_come_back_are_told_where_they_end_the_jobset() -> None:
     """By their number, class and place."""
-    same = "If 2 failures in a row are of one class, from one rank or at one step, without progress in between, "
+    same = "If 2 failures in a row have one error, from one rank or at one step, without progress in between, "
     assert f"{same}the JobSet fails: NoProgress." in policy_sentences(of_example("train", FAILURES="same=2"))
 
 

@@ -100,6 +100,37 @@ def test_what_another_program_spoiled_in_a_failure_is_passed_over() -> None:
     assert "Pod train-0 on n1" in text_of(explanation_of(state))
 
 
+def test_the_verdict_says_who_why_what_was_done_and_what_helps() -> None:
+    """In one line, and for programs by its parts; of a worker that only lost its peer it is the Pod that was behind."""
+    echo = "RuntimeError: Connection closed by peer [10.0.0.7]:41234"
+    failure = {"pod": "train-w-0-0-abcde", "node": "n0", "exitCode": 1, "lastLine": echo}
+    silent = FurthestBehind(("train-w-0-1-fghij",), 1, LastProgress(7, 1.0)).fields()
+    last = LAST[wire.LAST_GROUP_RESTART] | {"firstFailure": failure, "syncedAt": "2026-01-01T00:00:05Z"}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
+    restarted = "; it restarted to epoch 3: the failure policy says in place; look for the rank that failed first"
+    assert f"verdict: collective, pod train-w-0-0-abcde on node n0: {echo}{restarted}" in text_of(explanation_of(state))
+    last |= {"firstSilent": silent}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
+    restart = status_data(state)["lastRestart"]
+    assert restart is not None
+    verdict = restart["verdict"]
+    assert verdict is not None
+    assert (verdict["failureClass"], verdict["pod"]) == ("collective", "train-w-0-1-fghij")
+    assert verdict["proof"] == f"Stalled: silent first, at step 7; pod train-w-0-0-abcde lost it: {echo}"
+    assert "collective, pod train-w-0-1-fghij: Stalled: silent first, at step 7" in drawn(state)
+
+
+def test_restarts_in_vain_are_the_first_cause() -> None:
+    """With the condition's words, in explain and in status, until the JobSet has ended."""
+    said = "restarts did not help: 3 failures in a row of class code from train-w-0-1 without a step of progress"
+    told = {"conditions": [{"type": "RestartsInVain", "status": "True", "message": said}]}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | told), ())
+    cause = explanation_of(state).causes[0]
+    assert (cause.kind, cause.text) == ("RestartsInVain", said)
+    assert f"same in {wire.FAILURES}" in cause.advice
+    assert f"RestartsInVain: {said}" in drawn(state, 200)
+
+
 def test_the_step_of_a_restart_is_told() -> None:
     """In the moment at which it began, and for programs."""
     last = LAST[wire.LAST_GROUP_RESTART] | {"escalationStep": "ReplacePod"}

@@ -52,6 +52,7 @@ def test_a_script_that_never_begins_has_one_place() -> None:
     [
         (past(2), past(3)),
         (past(2), past(3, STORAGE), past(4)),
+        (past(2), past(3, "ValueError: 7"), past(4)),
         (past(2), past(3, slot=1), past(4)),
         (past(2), past(4), past(5)),
         (past(2, NOTHING), past(3, NOTHING), past(4, NOTHING)),
@@ -62,6 +63,7 @@ def test_a_script_that_never_begins_has_one_place() -> None:
     ids=[
         "too few",
         "another class",
+        "another error",
         "another slot",
         "an epoch is missing",
         "no words",
@@ -71,7 +73,7 @@ def test_a_script_that_never_begins_has_one_place() -> None:
     ],
 )
 def test_what_is_another_failure_is_not_in_vain(history: tuple[PastRestart, ...]) -> None:
-    """An echo says nothing of its own Pod, so it has a place only where the steps are one."""
+    """An echo says nothing of what failed."""
     assert found(*history) is None
 
 
@@ -89,14 +91,14 @@ story = st.lists(
 
 @given(story, st.integers(2, 4))
 def test_whatever_is_said_is_of_one_class_and_one_place(told: list[tuple[str, int, int | None]], times: int) -> None:
-    """And everything that is, of a class that is known, is said: a second reading of the same story agrees."""
+    """And everything that is, of an error that is known, is said: a second reading of the same story agrees."""
     history = [past(2 + number, *one) for number, one in enumerate(told)]
     last = told[-times:]
     classes, slots, steps = ({one[part] for one in last} for part in range(3))
     has_place = (
         (len(slots) == 1 and ECHO not in classes) or classes == {LAUNCH} or (len(steps) == 1 and None not in steps)
     )
-    expected = len(last) == times and len(classes) == 1 and NOTHING not in classes and has_place
+    expected = len(last) == times and len(classes) == 1 and not classes & {NOTHING, ECHO} and has_place
     assert (found(*history, times=times) is not None) is expected
 
 
