@@ -60,7 +60,7 @@ def fail_if_hopeless(draft: Draft, loops: Mapping[str, CrashLoop | None]) -> boo
             continue  # an epoch that runs for so long counts as progress
         past = history_so_far(draft, scope) if loop is not None else history_of(draft.status)
         vain = in_vain(past, known, name, backoff.same_max or SAME)
-        if loop is not None and vain is not None and backoff.same_max is not None:
+        if loop is not None and vain is not None and backoff.same_max is not None and not backoff.is_observed:
             return _fail(draft, scope, loop, str(vain))
         found = found or vain
     if found is not None:
