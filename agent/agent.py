@@ -41,16 +41,7 @@ from inplace.common.protocol.agent import (
 )
 from inplace.common.protocol.failure_report import ScheduleReport, SendReport, WorkerFailed
 from inplace.common.protocol.link import Lifted
-from inplace.common.protocol.pod import (
-    Event,
-    Leave,
-    PodState,
-    StartWorker,
-    StopWorker,
-    WorkerExited,
-    WorkerLost,
-    step,
-)
+from inplace.common.protocol.pod import Event, Leave, PodState, StartWorker, StopWorker, WorkerExited, WorkerLost, step
 from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
@@ -87,10 +78,7 @@ class Agent:
         self._saves = deps.saves
         self._on_end = deps.on_end
         self._phases = deps.phases or RestartPhases(
-            deps.metrics,
-            now_s=deps.clock.monotonic_s,
-            wall_s=deps.clock.wall_s,
-            annotate=config.phases_annotation,
+            deps.metrics, now_s=deps.clock.monotonic_s, wall_s=deps.clock.wall_s, annotate=config.phases_annotation
         )
         self._problems: dict[str, str] = {}
         self._started_s = self._since_s = 0.0
@@ -384,10 +372,7 @@ class Agent:
 def _first_state(config: AgentConfig, failures: int) -> PodState:
     """Return where the machine of a new process stands."""
     agent = AgentState(
-        previous=config.previous_epoch,
-        reached=config.reached_epoch,
-        leased=config.fence_after_s == 0,
-        slot=config.slot,
+        previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0, slot=config.slot
     )
     code = config.restart_exit_code
     return PodState(

@@ -135,10 +135,7 @@ def _audit_policy(namespace: str) -> dict[str, Any]:
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"],
-        "rules": [
-            {"level": "Metadata", "users": [f"system:serviceaccount:{namespace}:{ACCOUNT}"]},
-            {"level": "None"},
-        ],
+        "rules": [{"level": "Metadata", "users": [f"system:serviceaccount:{namespace}:{ACCOUNT}"]}, {"level": "None"}],
     }
 
 

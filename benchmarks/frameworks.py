@@ -248,11 +248,7 @@ async def in_pods(
     if change_jobset is not None:
         change_jobset(manifest.documents[-1])
     cluster = Cluster(
-        nodes=2,
-        pods_per_node=pods,
-        controller="process",
-        programs=(environment(framework) / "bin",),
-        folder=folder,
+        nodes=2, pods_per_node=pods, controller="process", programs=(environment(framework) / "bin",), folder=folder
     )
 
     def logs() -> list[list[Path]]:

@@ -31,14 +31,7 @@ from benchmarks.progress import measure
 from inplace.common.jobset.goodput import FIELD, Goodput, after_run, goodput_of
 from inplace.common.protocol.last_progress import LastProgress, last_progress
 from inplace.common.protocol.rank import RankLook, StallSettings
-from inplace.common.protocol.stall import (
-    Look,
-    Looked,
-    StallState,
-    WorkerEnded,
-    WorkerStarted,
-    step,
-)
+from inplace.common.protocol.stall import Look, Looked, StallState, WorkerEnded, WorkerStarted, step
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress
 from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
 from inplace.controller.tracking.memories import LastSteps

@@ -105,11 +105,7 @@ async def measure(framework: str, mode: Mode, stalls: int, rng: Random) -> Count
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="inplace-stalls-") as folder:
         async with in_pods(
-            Path(folder),
-            framework=framework,
-            example=framework,
-            mode=mode,
-            annotations={wire.STALL: f"{STALL_S:g}"},
+            Path(folder), framework=framework, example=framework, mode=mode, annotations={wire.STALL: f"{STALL_S:g}"}
         ) as group:
             for number in range(1, stalls + 1):
                 await group.reach(PODS * number, PODS * STEPS_BETWEEN)

@@ -19,14 +19,7 @@ def demo(
         int | None,
         typer.Option(min=0, max=1_000, help="Workers to kill, one after the other [default: 1, or none with --stall]."),
     ] = None,
-    stall: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=1_000,
-            help="Workers to stop with SIGSTOP after the kills.",
-        ),
-    ] = 0,
+    stall: Annotated[int, typer.Option(min=0, max=1_000, help="Workers to stop with SIGSTOP after the kills.")] = 0,
     spares: Annotated[
         int, typer.Option(min=0, max=100, help="Pods that wait to take the place of one that is lost.")
     ] = 0,
@@ -45,9 +38,7 @@ def demo(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file",
-            "-f",
-            help="Manifest with one JobSet. With --runtime process its commands run on this machine.",
+            "--file", "-f", help="Manifest with one JobSet. With --runtime process its commands run on this machine."
         ),
     ] = None,
     jobset: Annotated[

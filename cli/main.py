@@ -129,8 +129,7 @@ def logs(
     everything: Annotated[bool, typer.Option("--all", help="All lines, also after a failure.")] = False,
     epoch: Annotated[int | None, typer.Option(min=1, max=2**31 - 1, metavar="N", help="Only lines of epoch N.")] = None,
     rank: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RANKS", help="Only lines of these Pods, such as 3, 0-7 or 0-7,12."),
+        list[str] | None, typer.Option(metavar="RANKS", help="Only lines of these Pods, such as 3, 0-7 or 0-7,12.")
     ] = None,
     grep: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Only lines that match a regular expression.")
@@ -162,8 +161,7 @@ def logs(
 def stacks(
     jobset: JobSetName,
     rank: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RANKS", help="Only ranks of these Pods, such as 3, 0-7 or 0-7,12."),
+        list[str] | None, typer.Option(metavar="RANKS", help="Only ranks of these Pods, such as 3, 0-7 or 0-7,12.")
     ] = None,
     last: Annotated[
         bool,
@@ -239,10 +237,7 @@ def restart(
     save: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            max=3600,
-            metavar="SECONDS",
-            help="Let the workers save and end first, for at most SECONDS.",
+            min=1, max=3600, metavar="SECONDS", help="Let the workers save and end first, for at most SECONDS."
         ),
     ] = None,
     namespace: NamespaceOption = None,

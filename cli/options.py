@@ -107,10 +107,7 @@ KubeconfigOption = Annotated[
 NamespaceOption = Annotated[
     str | None,
     typer.Option(
-        "--namespace",
-        "-n",
-        help="Namespace [default: the context's, then default].",
-        autocompletion=complete_namespace,
+        "--namespace", "-n", help="Namespace [default: the context's, then default].", autocompletion=complete_namespace
     ),
 ]
 OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]

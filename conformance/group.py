@@ -52,12 +52,7 @@ class Group:
         self.size = PODS_OF_A_GROUP
 
     async def create(
-        self,
-        *,
-        restarts_max: int = 100,
-        managed_by: str = "",
-        annotations: Any = None,
-        but: Collection[str] = (),
+        self, *, restarts_max: int = 100, managed_by: str = "", annotations: Any = None, but: Collection[str] = ()
     ) -> list[str]:
         """Create the JobSet; return the names of its Pods, once the Job controller has made them.
 

@@ -145,11 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--version", action="version", version=f"inplace-controller {VERSION}")
-    add(
-        "--kubeconfig",
-        metavar="FILE",
-        help="default: the Pod's own account, then $KUBECONFIG, ~/.kube/config",
-    )
+    add("--kubeconfig", metavar="FILE", help="default: the Pod's own account, then $KUBECONFIG, ~/.kube/config")
     add("--namespace", default="", metavar="NAME", help="reconcile JobSets of this namespace only (default: all)")
     add(
         "--beside",
@@ -281,10 +277,7 @@ def configure_logs(level: str, form: str) -> None:
     if form == "text":
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
-        processors=[
-            _begin,
-            renderer,
-        ],
+        processors=[_begin, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,

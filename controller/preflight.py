@@ -23,13 +23,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
-from inplace.common.kube.resources import (
-    CUSTOM_RESOURCE_DEFINITIONS,
-    LEASES,
-    WORKLOADS,
-    KubeObject,
-    Resource,
-)
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, WORKLOADS, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.api.access_review import is_allowed
 from inplace.controller.config import ControllerConfig

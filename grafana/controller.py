@@ -76,10 +76,7 @@ _LONGEST: Final = Panel(
     "Age of the oldest pass, and the sum of all ages. A pass that grows for minutes is stuck on a request.",
     "s",
     "InplaceRestartSlow",
-    (
-        Query(f"max {_OLDEST}", "longest running"),
-        Query(f"sum {_ALL}", "unfinished"),
-    ),
+    (Query(f"max {_OLDEST}", "longest running"), Query(f"sum {_ALL}", "unfinished")),
 )
 
 _PAUSE: Final = "inplace_loop_pause_seconds"

@@ -109,13 +109,9 @@ BOARD: Final = Board(
         Row("Every JobSet; a row leads to its board", (_TABLE,), height=7),
         Row("What is waited for", (shared.PODS_BY_STATE, _WAITS)),
         Row("Who failed, and why", (shared.FIRST_FAILURES, shared.VERDICTS, _NODES), height=7),
+        Row("When restarting in place is not enough", (shared.ESCALATION_STEPS, shared.NODE_VERDICTS, shared.BUDGET)),
         Row(
-            "When restarting in place is not enough",
-            (shared.ESCALATION_STEPS, shared.NODE_VERDICTS, shared.BUDGET),
-        ),
-        Row(
-            "How often, and how long",
-            (shared.RESTARTS_BY_TRIGGER, shared.DURATION_QUANTILES, shared.DURATION_BY_PHASE),
+            "How often, and how long", (shared.RESTARTS_BY_TRIGGER, shared.DURATION_QUANTILES, shared.DURATION_BY_PHASE)
         ),
     ),
     annotations=(shared.group_restarts(shown=False),),  # a fleet has too many

@@ -124,10 +124,7 @@ _QUEUE_WAIT: Final = Panel(
     "How long requests of the agents waited for a seat.",
     "s",
     "InplaceApiThrottled",
-    (
-        Query(quantile(0.5, _SEAT_WAIT, only=_LEVEL), "p50"),
-        Query(quantile(0.99, _SEAT_WAIT, only=_LEVEL), "p99"),
-    ),
+    (Query(quantile(0.5, _SEAT_WAIT, only=_LEVEL), "p50"), Query(quantile(0.99, _SEAT_WAIT, only=_LEVEL), "p99")),
     empty=PRIORITY,
 )
 

@@ -18,8 +18,7 @@ _ANSWERS: Final = (
         "InplaceBarrierStuck",
         (
             Query(
-                f'sum(inplace_pods{{{JOBSET},state="running"}}) / (sum(inplace_pods_expected{{{JOBSET}}}) > 0)',
-                "run",
+                f'sum(inplace_pods{{{JOBSET},state="running"}}) / (sum(inplace_pods_expected{{{JOBSET}}}) > 0)', "run"
             ),
         ),
     ),
@@ -67,12 +66,7 @@ _LAST_DURATIONS: Final = Panel(
     "From the first sign of a failure to the status that lets the workers start, of this JobSet.",
     "s",
     "InplaceRestartSlow",
-    (
-        Query(
-            f"max by ({BY_JOBSET}) (inplace_last_restart_duration_seconds{{{JOBSET}}})",
-            "{{namespace}}/{{jobset}}",
-        ),
-    ),
+    (Query(f"max by ({BY_JOBSET}) (inplace_last_restart_duration_seconds{{{JOBSET}}})", "{{namespace}}/{{jobset}}"),),
     empty=shared.NOT_RESTARTED,
     limit=shared.PROMISE_S,
     names_jobsets=True,

@@ -104,15 +104,8 @@ RESTARTS_BY_TRIGGER: Final = Panel(
     "short",
     "InplaceRestartStorm",
     (
-        Query(
-            f"sum by (trigger) {counted(_FINISHED, '1h')}",
-            "{{trigger}}",
-        ),
-        Query(
-            f"sum {counted(_EXCEEDED, '1h')} > 0",
-            "exceeded",
-            empty="nothing failed for good",
-        ),
+        Query(f"sum by (trigger) {counted(_FINISHED, '1h')}", "{{trigger}}"),
+        Query(f"sum {counted(_EXCEEDED, '1h')} > 0", "exceeded", empty="nothing failed for good"),
     ),
     empty="no group restart yet",
     stacked=True,

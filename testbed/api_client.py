@@ -121,10 +121,7 @@ async def connect(kubeconfig: Path) -> AsyncIterator[ApiClient]:
         tls.load_cert_chain(user["client-certificate"], user["client-key"])
     headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
     async with aiohttp.ClientSession(
-        base_url=cluster["server"],
-        headers=headers,
-        connector=aiohttp.TCPConnector(ssl=tls),
-        timeout=REQUEST_TIMEOUT,
+        base_url=cluster["server"], headers=headers, connector=aiohttp.TCPConnector(ssl=tls), timeout=REQUEST_TIMEOUT
     ) as session:
         yield ApiClient(session)
 

@@ -77,9 +77,7 @@ class Credentials:
         # SEC1 ("EC PRIVATE KEY"), the one encoding of ECDSA keys that every component's flag reads.
         self.service_account_private_key.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.TraditionalOpenSSL,
-                serialization.NoEncryption(),
+                serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
             )
         )
         self.service_account_public_key.write_bytes(

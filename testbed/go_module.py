@@ -180,12 +180,7 @@ class GoModule:
         how = f"{HOW_TO_GET_GO}{self.hint}."
         try:
             said = subprocess.run(
-                ("go", "version"),
-                cwd=self.directory,
-                capture_output=True,
-                text=True,
-                timeout=GO_TIMEOUT_S,
-                check=False,
+                ("go", "version"), cwd=self.directory, capture_output=True, text=True, timeout=GO_TIMEOUT_S, check=False
             )
         except FileNotFoundError as error:
             raise MissingComponent(f"expected the Go compiler `go` on PATH, found none. {how}") from error

@@ -26,13 +26,7 @@ from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import create, install_crd, kube_client, moved_to
-from testbed.played_agent import (
-    BARRIER_PATH,
-    RESTART_EXIT_CODE,
-    agent_environment,
-    common_environment,
-    is_lifted,
-)
+from testbed.played_agent import BARRIER_PATH, RESTART_EXIT_CODE, agent_environment, common_environment, is_lifted
 from testbed.ports import free_ports
 from testbed.waiting import until
 

@@ -29,10 +29,7 @@ async def wait_until_healthy(component: Component, url: str, ca: Path, needs: Se
     seen = "no answer"
     async with aiohttp.ClientSession(timeout=PROBE_TIMEOUT) as session:
         while time.monotonic() < deadline:
-            for each in (
-                *needs,
-                component,
-            ):  # What it needs comes first: there is the cause, not the symptom.
+            for each in (*needs, component):  # What it needs comes first: there is the cause, not the symptom.
                 each.check_alive()
             try:
                 async with session.get(url, ssl=tls) as answer:

@@ -41,13 +41,7 @@ class FailureReporter:
         take: advances the machine by an event.
     """
 
-    def __init__(
-        self,
-        config: AgentConfig,
-        deps: AgentDeps,
-        *,
-        take: Callable[[ReportDue | ReportSent], None],
-    ) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, *, take: Callable[[ReportDue | ReportSent], None]) -> None:
         self._config = config
         self._clock = deps.clock
         self._rng = deps.rng

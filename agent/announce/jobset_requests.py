@@ -73,13 +73,7 @@ def watch_request(
 
 
 def announcement_request(
-    config: AgentConfig,
-    epoch: int,
-    phases: str = "",
-    last_line: str = "",
-    *,
-    ran: int = 0,
-    saved: Saved = NOTHING,
+    config: AgentConfig, epoch: int, phases: str = "", last_line: str = "", *, ran: int = 0, saved: Saved = NOTHING
 ) -> Request:
     """Return the patch that announces `epoch` on our Pod, in both encodings, with the texts that there are.
 

@@ -40,13 +40,7 @@ class NoticeSender:
         epoch: returns the epoch that this Pod announced last.
     """
 
-    def __init__(
-        self,
-        config: AgentConfig,
-        deps: AgentDeps,
-        *,
-        epoch: Callable[[], int],
-    ) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, *, epoch: Callable[[], int]) -> None:
         self._config = config
         self._clock = deps.clock
         self._rng = deps.rng

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from inplace.common.kube.errors import Forbidden, NotFound
 from inplace.common.kube.http.request import CertificateError, GarbledError, TransportTimeoutError
-from inplace.common.kube.watch import (
-    Broken,
-    Closed,
-    Denied,
-    Gone,
-    Unauthenticated,
-    WatchEnding,
-)
+from inplace.common.kube.watch import Broken, Closed, Denied, Gone, Unauthenticated, WatchEnding
 
 _POLICY = "ValidatingAdmissionPolicy"  # the API server names the policy that refused; RBAC's words do not hold it
 

@@ -28,13 +28,7 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.settings.config import AgentConfig
 from inplace.common.connection_limiter import ConnectionLimiter
 from inplace.common.kube.clock import Clock
-from inplace.common.wire.barrier import (
-    HEALTH_PATH,
-    METRICS_PATH,
-    OUR_PATH,
-    UPSTREAM_PATH,
-    WORKER_QUERY,
-)
+from inplace.common.wire.barrier import HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s

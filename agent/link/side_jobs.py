@@ -17,15 +17,7 @@ from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.bounds import INT32_MAX
-from inplace.common.protocol.link import (
-    Checking,
-    Examine,
-    Examines,
-    Fit,
-    Message,
-    TakeStacks,
-    Unfit,
-)
+from inplace.common.protocol.link import Checking, Examine, Examines, Fit, Message, TakeStacks, Unfit
 from inplace.common.protocol.stall import Silence
 
 CHECK_ANSWER_S: Final = 5.0  # a guard kills a check that takes too long, and says so

@@ -22,11 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from inplace.agent.progress.entries import (
-    ENTRIES_MAX,
-    Entries,
-    Mark,
-)
+from inplace.agent.progress.entries import ENTRIES_MAX, Entries, Mark
 from inplace.agent.progress.rank_files import (
     NUMBERS_SUFFIX,
     folder_problem,

@@ -15,15 +15,7 @@ Source: PR_SET_PDEATHSIG(2const), fork(2), credentials(7).
 from __future__ import annotations
 
 import os
-from _signal import (  # type: ignore[import-not-found]
-    SIG_DFL,
-    SIG_SETMASK,
-    SIGKILL,
-    SIGPIPE,
-    SIGXFSZ,
-    pthread_sigmask,
-    signal,
-)
+from _signal import SIG_DFL, SIG_SETMASK, SIGKILL, SIGPIPE, SIGXFSZ, pthread_sigmask, signal  # type: ignore[import-not-found]
 from errno import EIO
 
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping

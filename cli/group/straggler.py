@@ -274,12 +274,7 @@ def _of_crash(pod: PodFact, container: Container) -> _Reason:
         words = f"container {container.name}, exit code {code}, {container.restart_count} restarts"
         return _Reason(Why.NOT_FOUND, both_ends(f"{words}: {said}" if said else words), container)
     is_agents = container not in pod.workers or pod.epoch == 0  # once joined, a worker may end with any code
-    if is_agents and code in (
-        ExitCode.CONFIG,
-        ExitCode.BARRIER_UNAVAILABLE,
-        ExitCode.EPOCHS_EXHAUSTED,
-        ExitCode.BUG,
-    ):
+    if is_agents and code in (ExitCode.CONFIG, ExitCode.BARRIER_UNAVAILABLE, ExitCode.EPOCHS_EXHAUSTED, ExitCode.BUG):
         name = ExitCode(code).name.lower().replace("_", " ")
         return _Reason(Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})", container)
     loops = f", {container.restart_count} restarts" if container.restart_count >= LOOPS_LEAST else ""

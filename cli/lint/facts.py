@@ -18,11 +18,7 @@ CRD_NAME: Final = "jobsets.jobset.x-k8s.io"
 UPSTREAM_LEASE: Final = ("jobset-system", "6d4f6a47.jobset.x-k8s.io")
 _ADMISSION: Final = "admissionregistration.k8s.io"
 BINDINGS: Final = Resource(
-    _ADMISSION,
-    "v1",
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    namespaced=False,
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
 )
 WEBHOOKS: Final = tuple(
     Resource(_ADMISSION, "v1", f"{kind.lower()}s", kind, namespaced=False)

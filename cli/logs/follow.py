@@ -47,13 +47,7 @@ class Follower:
     """
 
     def __init__(
-        self,
-        name: str,
-        rank: Ranks,
-        chosen: Collection[range],
-        wanted: Wanted,
-        reader: Reader,
-        printer: Printer,
+        self, name: str, rank: Ranks, chosen: Collection[range], wanted: Wanted, reader: Reader, printer: Printer
     ) -> None:
         # Containers' states are read, of every Pod.
         self._watch = StatusWatch(replace(reader.connection, whole_max=LOGS_MAX), name)

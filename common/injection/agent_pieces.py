@@ -107,12 +107,7 @@ def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
     The answer is held until the barrier lifts (agent/barrier/http.py), so that kubelet learns of it at once.
     """
     get = {"path": path, "port": port, "httpHeaders": [{"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"}]}
-    return {
-        "httpGet": get,
-        "periodSeconds": 1,
-        "timeoutSeconds": PROBE_TIMEOUT_S,
-        "failureThreshold": INT32_MAX,
-    }
+    return {"httpGet": get, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S, "failureThreshold": INT32_MAX}
 
 
 def readiness_probe(port: int = OUR_PORT) -> KubeObject:

@@ -16,14 +16,7 @@ from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, Place
 from inplace.common.injection.policies import CHECKS, checks
 from inplace.common.injection.restart_rules import IMAGE_VOLUMES_SINCE, RULES_SINCE, Version
-from inplace.common.injection.worker import (
-    add_restart_rules,
-    add_variables,
-    fill,
-    let_restart,
-    wrap,
-    wrap_entrypoint,
-)
+from inplace.common.injection.worker import add_restart_rules, add_variables, fill, let_restart, wrap, wrap_entrypoint
 from inplace.common.jobset.settings import RESTART
 from inplace.common.kube.quantity import parse_quantity, quantity_text
 from inplace.common.kube.resources import KubeObject

@@ -17,14 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from inplace.common.jobset.kinds import HOSTNAME
-from inplace.common.jobset.pod_form import (
-    Count,
-    ExitCodesForm,
-    MetadataForm,
-    PodSpecForm,
-    PodTemplateForm,
-    Text,
-)
+from inplace.common.jobset.pod_form import Count, ExitCodesForm, MetadataForm, PodSpecForm, PodTemplateForm, Text
 from inplace.common.jobset.stored import annotations_read, as_raw
 from inplace.common.protocol.bounds import INT32_MAX
 

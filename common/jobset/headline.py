@@ -261,11 +261,7 @@ class Headline:
 
 
 def headline(
-    scopes: Sequence[Slots],
-    *,
-    own: GroupPhase | None = None,
-    pulse: Pulse = Pulse.UNKNOWN,
-    is_queued: bool = False,
+    scopes: Sequence[Slots], *, own: GroupPhase | None = None, pulse: Pulse = Pulse.UNKNOWN, is_queued: bool = False
 ) -> Headline:
     """Return how a JobSet stands.
 

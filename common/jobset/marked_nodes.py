@@ -101,12 +101,7 @@ def read_node(node: Mapping[str, Any]) -> NodeMarks:
 
 
 def judge(
-    pod: Pod,
-    spec: Mapping[str, Any],
-    marks: NodeMarks,
-    others: Sequence[NodeMarks] = (),
-    *,
-    is_moved: bool = False,
+    pod: Pod, spec: Mapping[str, Any], marks: NodeMarks, others: Sequence[NodeMarks] = (), *, is_moved: bool = False
 ) -> MarkedPod | None:
     """Say whether a Pod leaves its node; None if nothing that it minds marks the node.
 

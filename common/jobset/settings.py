@@ -326,25 +326,11 @@ AGENT: Final = Setting(
         Part(WORKERS, "names of containers with + between", _names, "the containers that train", "the only one"),
         *(
             Part(name, "an amount such as 100m or 64Mi", _amount, "what its container gets", "by the worker's")
-            for name in (
-                *RESOURCE_NAMES,
-                *(f"{kind}.{name}" for kind in RESOURCE_KINDS for name in RESOURCE_NAMES),
-            )
+            for name in (*RESOURCE_NAMES, *(f"{kind}.{name}" for kind in RESOURCE_KINDS for name in RESOURCE_NAMES))
         ),
     ),
 )
-OF_GROUPS: Final = (
-    RESTART,
-    FAILURES,
-    ESCALATION,
-    BARRIER,
-    STALL,
-    RESTART_ON,
-    NODES,
-    FENCE_AFTER,
-    MEMBERS,
-    AGENT,
-)
+OF_GROUPS: Final = (RESTART, FAILURES, ESCALATION, BARRIER, STALL, RESTART_ON, NODES, FENCE_AFTER, MEMBERS, AGENT)
 """They mean nothing where groups do not restart in place. RESTART_IN_PLACE and RESTART_SCOPE have their own readers."""
 
 ON_PODS: Final = {

@@ -90,9 +90,6 @@ def _decode_change(line: bytes) -> Change[KubeObject]:
 
 
 JOBSET_CODEC: Final[Codec[KubeObject]] = Codec(
-    decode=_decode,
-    decode_change=_decode_change,
-    convert=lambda obj: _decode(msgspec.json.encode(obj)),
-    meta=raw_meta,
+    decode=_decode, decode_change=_decode_change, convert=lambda obj: _decode(msgspec.json.encode(obj)), meta=raw_meta
 )
 """Keeps JobSets, their templates as bytes."""

@@ -46,10 +46,7 @@ T = TypeVar("T")
 TURN_OBJECTS = (
     10  # taken in before others run: 100,000 small ones would keep the loop for seconds, 10 of 1 MB for 50 ms
 )
-WATCH_LIFE_S = (
-    300,
-    600,
-)  # the server ends the watch after a random time in this range, so that watches do not pile up
+WATCH_LIFE_S = (300, 600)  # the server ends the watch after a random time in this range, so that watches do not pile up
 BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 15.0  # four informers against a sick server: about one request every two seconds
 DENIED_CAP_S = 30.0  # an administrator must act first; one request in 15 s on average

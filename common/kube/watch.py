@@ -11,14 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from inplace.common.bare.record import record
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import (
-    ApiError,
-    Expired,
-    ServerError,
-    Throttled,
-    Unauthorized,
-    check_answer,
-)
+from inplace.common.kube.errors import ApiError, Expired, ServerError, Throttled, Unauthorized, check_answer
 from inplace.common.kube.http.request import (
     GarbledError,
     Request,

@@ -18,17 +18,7 @@ from __future__ import annotations
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
-from inplace.common.protocol.link import (
-    Absent,
-    Ended,
-    Ending,
-    Failed,
-    Lifted,
-    Message,
-    Signal,
-    Started,
-    is_completion,
-)
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Message, Signal, Started, is_completion
 
 # What is known of a guard; plain texts, as the guard's phases.
 ABSENT: Final = "absent"  # no process of a worker; it waits for a lift

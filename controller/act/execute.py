@@ -33,15 +33,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unauthorized
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer, Log
-from inplace.common.kube.resources import (
-    JOBS,
-    JOBSETS,
-    PERSISTENT_VOLUME_CLAIMS,
-    PODS,
-    SERVICES,
-    KubeObject,
-    Resource,
-)
+from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.act.agent_rights import AgentRights
 from inplace.controller.act.job_settings import JobSettings

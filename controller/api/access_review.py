@@ -43,11 +43,7 @@ def as_account(namespace: str, account: str) -> dict[str, Any]:
 
 
 async def _review(
-    client: KubeClient,
-    reviews: Resource,
-    namespace: str | None,
-    attributes: Mapping[str, str],
-    who: Mapping[str, Any],
+    client: KubeClient, reviews: Resource, namespace: str | None, attributes: Mapping[str, str], who: Mapping[str, Any]
 ) -> bool:
     spec = {**who, "resourceAttributes": {name: text for name, text in attributes.items() if text}}
     head = {"apiVersion": reviews.api_version, "kind": reviews.kind}

@@ -59,11 +59,7 @@ class Identity:
 
 
 async def load_credentials(
-    kubeconfig: str | None,
-    *,
-    clock: Clock,
-    environment: Mapping[str, str] = os.environ,
-    context: str | None = None,
+    kubeconfig: str | None, *, clock: Clock, environment: Mapping[str, str] = os.environ, context: str | None = None
 ) -> Identity:
     """Find the credentials: the named kubeconfig's, the Pod's account's, or those of $KUBECONFIG or ~/.kube/config.
 

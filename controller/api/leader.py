@@ -166,10 +166,7 @@ class Elector:
         sent_s = self._clock.monotonic_s()
         try:
             written = await self._client.replace(
-                LEASES,
-                self._namespace,
-                self._name,
-                self._lease | {"spec": self._spec(self._lease)},
+                LEASES, self._namespace, self._name, self._lease | {"spec": self._spec(self._lease)}
             )
         except (Conflict, NotFound):
             # Somebody else wrote, or our own earlier write was stored although its reply was lost: look.

@@ -202,12 +202,7 @@ def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:
 
 
 def _take(
-    draft: Draft,
-    scope: Scope | None,
-    *,
-    recreation: bool = False,
-    pod: Pod | None = None,
-    leaves_node: bool = False,
+    draft: Draft, scope: Scope | None, *, recreation: bool = False, pod: Pod | None = None, leaves_node: bool = False
 ) -> Use:
     """Write a use of the first step that has room, or that none has; tell it.
 

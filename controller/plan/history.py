@@ -16,14 +16,7 @@ from inplace.common.jobset.conditions import FAILED
 from inplace.common.jobset.crash_loop import crash_loop_of
 from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
 from inplace.common.jobset.observing import OBSERVED, Answer, answers
-from inplace.common.jobset.restart_history import (
-    FIELD,
-    PastRestart,
-    fields_of,
-    history_of,
-    past_restart,
-    with_restart,
-)
+from inplace.common.jobset.restart_history import FIELD, PastRestart, fields_of, history_of, past_restart, with_restart
 from inplace.common.jobset.scopes import Scope, fields_of_scope
 from inplace.common.protocol.members import of_epoch
 from inplace.common.wire import names as wire

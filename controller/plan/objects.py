@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.pod_groups import (
-    PodGroup,
-    is_replaced,
-    pod_groups,
-    read_scheduling,
-    resized,
-    wanted_objects,
-)
+from inplace.common.jobset.pod_groups import PodGroup, is_replaced, pod_groups, read_scheduling, resized, wanted_objects
 from inplace.common.jobset.service import service_ports
 from inplace.common.kube.resources import SERVICES, KubeObject, Resource
 from inplace.common.wire import names as wire

@@ -39,12 +39,7 @@ class Reading:
 
 
 def read_pod(
-    pod: Pod,
-    place: tuple[str, int],
-    *,
-    current: bool,
-    annotations: Mapping[str, Any] = _NONE,
-    has_spares: bool = False,
+    pod: Pod, place: tuple[str, int], *, current: bool, annotations: Mapping[str, Any] = _NONE, has_spares: bool = False
 ) -> Reading:
     """Read one Pod.
 

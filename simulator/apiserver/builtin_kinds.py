@@ -74,25 +74,15 @@ _OPAQUE = (
     (Resource(_RBAC, "v1", "rolebindings", "RoleBinding"), ()),
     (Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False), ()),
     (Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False), ()),
-    (
-        Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
-        (),
-    ),
+    (Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False), ()),
     (
         Resource(
-            _ADMISSION,
-            "v1",
-            "validatingadmissionpolicybindings",
-            "ValidatingAdmissionPolicyBinding",
-            namespaced=False,
+            _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
         ),
         (),
     ),
     (Resource(_FLOW, "v1", "flowschemas", "FlowSchema", namespaced=False), ()),
-    (
-        Resource(_FLOW, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False),
-        (),
-    ),
+    (Resource(_FLOW, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False), ()),
 )
 _WITH_GENERATION = frozenset(("deployments", "replicasets", "statefulsets", "daemonsets", "poddisruptionbudgets"))
 
@@ -179,11 +169,7 @@ def builtin_kinds(*, serves_gangs: bool = False) -> list[Kind]:
             field_labels=("status.successful",),
         ),
         Kind(
-            LEASES,
-            columns=columns.LEASE,
-            strategy=LeaseStrategy(),
-            unconditional_update=False,
-            create_on_update=True,
+            LEASES, columns=columns.LEASE, strategy=LeaseStrategy(), unconditional_update=False, create_on_update=True
         ),
         Kind(
             CUSTOM_RESOURCE_DEFINITIONS,

@@ -25,13 +25,7 @@ from inplace.simulator.apiserver.status import StatusCause, bad_request, bad_val
 from inplace.simulator.apiserver.table import custom_columns
 
 _BLOCKING = frozenset(
-    (
-        "FieldValueNotSupported",
-        "FieldValueRequired",
-        "FieldValueTooLong",
-        "FieldValueTooMany",
-        "FieldValueTypeInvalid",
-    )
+    ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 )
 """Breaches after which CEL is not run. Source: apiextensions-apiserver customresource/strategy.go hasBlockingErr."""
 
@@ -183,11 +177,7 @@ def _kind(spec: dict[str, Any], version: dict[str, Any], stored: Kind | None) ->
     names = spec["names"]
     schema = _schema(msgspec.json.encode(version["schema"]["openAPIV3Schema"]))
     resource = Resource(
-        spec["group"],
-        version["name"],
-        names["plural"],
-        names["kind"],
-        namespaced=spec["scope"] == "Namespaced",
+        spec["group"], version["name"], names["plural"], names["kind"], namespaced=spec["scope"] == "Namespaced"
     )
     selectable = tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ())
     kind = Kind(

@@ -85,11 +85,7 @@ class Discovery:
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(group, version)
             case ["openapi", "v2"]:
-                return {
-                    "swagger": "2.0",
-                    "info": {"title": "inplace-simulator", "version": "v1"},
-                    "paths": {},
-                }
+                return {"swagger": "2.0", "info": {"title": "inplace-simulator", "version": "v1"}, "paths": {}}
         return None
 
     def _groups(self) -> dict[str, list[str]]:
@@ -165,11 +161,7 @@ class Discovery:
             path = kind.resource.path("{namespace}" if kind.resource.namespaced else None, "{name}")
             path = path.replace("%7B", "{").replace("%7D", "}")
             parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in _WRITE_PARAMETERS]
-            operation = {
-                "x-kubernetes-group-version-kind": identity,
-                "parameters": parameters,
-                "responses": {},
-            }
+            operation = {"x-kubernetes-group-version-kind": identity, "parameters": parameters, "responses": {}}
             paths[path] = {"patch": operation | {"x-kubernetes-action": "patch"}}
             paths[path.removesuffix("/{name}")] = {"post": operation | {"x-kubernetes-action": "post"}}
             declared = dict(kind.schema.raw) if kind.schema is not None else {"type": "object"}

@@ -30,15 +30,7 @@ class NamedShape:
         "ports": ("containerPort", "port", "protocol"),
     }
     ATOMIC = frozenset(
-        (
-            "selector",
-            "nodeSelector",
-            "labelSelector",
-            "fieldRef",
-            "secretKeyRef",
-            "configMapKeyRef",
-            "resourceFieldRef",
-        )
+        ("selector", "nodeSelector", "labelSelector", "fieldRef", "secretKeyRef", "configMapKeyRef", "resourceFieldRef")
     )
 
     def __init__(self, field: str = "") -> None:

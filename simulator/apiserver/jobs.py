@@ -28,14 +28,7 @@ LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 BACKOFF_LIMIT = 6
 
-_IMMUTABLE = (
-    "selector",
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "managedBy",
-    "successPolicy",
-)
+_IMMUTABLE = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 

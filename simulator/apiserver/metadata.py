@@ -121,13 +121,7 @@ def owner_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:
 def kept(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of an update with the fields that only the server sets put back."""
     result = dict(new)
-    for field in (
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ):
+    for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if field in old:
             result[field] = old[field]
         else:

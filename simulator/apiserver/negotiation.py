@@ -97,12 +97,7 @@ def render_list(kind: Kind, items: list[KubeObject], meta: dict[str, Any], answe
     if not kind.custom:
         # Built-in kinds leave kind and apiVersion out of the items of a list.
         presented = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in presented]
-    return {
-        "kind": kind.kind_of_list,
-        "apiVersion": kind.resource.api_version,
-        "metadata": meta,
-        "items": presented,
-    }
+    return {"kind": kind.kind_of_list, "apiVersion": kind.resource.api_version, "metadata": meta, "items": presented}
 
 
 def metadata_only(obj: KubeObject) -> KubeObject:

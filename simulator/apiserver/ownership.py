@@ -130,11 +130,7 @@ def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Write
     result = []
     found = False
     for owner in owners:
-        if (owner.manager, owner.operation, owner.subresource) == (
-            writer.manager,
-            "Update",
-            writer.subresource,
-        ):
+        if (owner.manager, owner.operation, owner.subresource) == (writer.manager, "Update", writer.subresource):
             found = True
             result.append(replace(owner, time=writer.time, fields=union(owner.resolved(shape), taken)))
             continue

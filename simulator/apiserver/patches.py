@@ -97,12 +97,7 @@ class Patches:
             raise status.invalid("", "", "", [status.bad_value("patch", "", error.message)]) from error
 
     def _apply(
-        self,
-        kind: Kind,
-        object_key: tuple[str, str],
-        old: KubeObject | None,
-        body: bytes,
-        options: WriteOptions,
+        self, kind: Kind, object_key: tuple[str, str], old: KubeObject | None, body: bytes, options: WriteOptions
     ) -> tuple[KubeObject, bool]:
         config = self._configuration(kind, object_key, body, options)
         if options.subresource and old is None:

@@ -17,11 +17,7 @@ from inplace.simulator.apiserver import formats
 from inplace.simulator.apiserver.decoding import TYPES
 from inplace.simulator.apiserver.pod_fields import FIELDS
 from inplace.simulator.apiserver.pod_resources import consistency_causes, resource_causes
-from inplace.simulator.apiserver.pod_rules import (
-    RESTART_RULES_MAX,
-    RULES,
-    Part,
-)
+from inplace.simulator.apiserver.pod_rules import RESTART_RULES_MAX, RULES, Part
 from inplace.simulator.apiserver.status import (
     StatusCause,
     bad_value,

@@ -302,12 +302,7 @@ class _WatchStream:
     def _bookmark_line(self, revision: int, *, end: bool) -> bytes:
         obj = bookmark(self.kind, revision, initial_events_end=end)
         line = encode_line(
-            self.kind,
-            "BOOKMARK",
-            obj,
-            self.answer,
-            with_columns=self.with_columns,
-            now_s=self.clock.wall_s(),
+            self.kind, "BOOKMARK", obj, self.answer, with_columns=self.with_columns, now_s=self.clock.wall_s()
         )
         self.with_columns = False
         return line

@@ -34,10 +34,7 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
         raise status.invalid("Binding", "", meta["name"], [cause])
     if meta.get("deletionTimestamp"):
         raise status.conflict(
-            "pods/binding",
-            "",
-            meta["name"],
-            f"pod {meta['name']} is being deleted, cannot be assigned to a host",
+            "pods/binding", "", meta["name"], f"pod {meta['name']} is being deleted, cannot be assigned to a host"
         )
     if spec.get("nodeName"):
         why = f'pod {meta["name"]} is already assigned to node "{spec["nodeName"]}"'
@@ -47,12 +44,7 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
             "pods/binding", "", meta["name"], f"pod {meta['name']} has non-empty .spec.schedulingGates"
         )
     conditions = [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") != "PodScheduled"]
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": writes.now(),
-    }
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": writes.now()}
     bound = pod | {
         "spec": spec | {"nodeName": node},
         "status": (pod.get("status") or {}) | {"conditions": [*conditions, scheduled]},
@@ -114,10 +106,7 @@ REVIEWS: dict[tuple[str, str], dict[str, str]] = {
         "localsubjectaccessreviews": "LocalSubjectAccessReview",
         "selfsubjectrulesreviews": "SelfSubjectRulesReview",
     },
-    ("authentication.k8s.io", "v1"): {
-        "selfsubjectreviews": "SelfSubjectReview",
-        "tokenreviews": "TokenReview",
-    },
+    ("authentication.k8s.io", "v1"): {"selfsubjectreviews": "SelfSubjectReview", "tokenreviews": "TokenReview"},
 }
 
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}

@@ -42,10 +42,7 @@ def table(
         "metadata": meta,
         "columnDefinitions": [column.definition() for column in columns] if with_columns else None,
         "rows": [
-            {
-                "cells": [column.cell(obj, now_s) for column in columns],
-                "object": _row_object(obj, include_object),
-            }
+            {"cells": [column.cell(obj, now_s) for column in columns], "object": _row_object(obj, include_object)}
             for obj in objects
         ],
     }

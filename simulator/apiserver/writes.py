@@ -177,13 +177,7 @@ class Writes:
 
     def _new_metadata(self, kind: Kind, namespace: str, given: dict[str, Any]) -> dict[str, Any]:
         meta = {key: value for key, value in given.items() if value is not None}
-        for field in (
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "generation",
-            "managedFields",
-        ):
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
             meta.pop(field, None)
         if not meta.get("name") and meta.get("generateName"):
             objects = self._store.collection(kind.storage_key).objects
@@ -256,10 +250,7 @@ class Writes:
         ignored = ("metadata", "status") if storage.has_status else ("metadata",)
         for key in {*new, *old}:
             if key not in ignored and new.get(key) is not old.get(key):
-                return {
-                    **new,
-                    "metadata": {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1},
-                }
+                return {**new, "metadata": {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}}
         return new
 
     def _with_managed_fields(self, kind: Kind, obj: KubeObject, owners: ownership.Owners) -> KubeObject:

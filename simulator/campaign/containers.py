@@ -131,13 +131,7 @@ class Training(WorkerRun):
     _machine: Machine
 
     def __init__(
-        self,
-        machine: Machine,
-        pod: KubeObject,
-        epoch: int | None,
-        lifted: Lifted,
-        *,
-        leaves: bool = False,
+        self, machine: Machine, pod: KubeObject, epoch: int | None, lifted: Lifted, *, leaves: bool = False
     ) -> None:
         super().__init__(machine)
         self._leaves = leaves

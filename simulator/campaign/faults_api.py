@@ -149,11 +149,7 @@ async def _refuse(world: World, rng: Random, name: str, answer: Response) -> Non
 @fault("chunk-truncated", NETWORK, "a watch breaks inside a line", effect=DisturbanceKind.CUT_SHORT, most=2)
 @fault("chunk-split", NETWORK, "a line of a watch arrives in two pieces", effect=DisturbanceKind.SPLIT, most=6)
 @fault(
-    "event-delayed",
-    NETWORK,
-    "a watch delivers events up to five seconds late",
-    effect=DisturbanceKind.DELAY,
-    most=3,
+    "event-delayed", NETWORK, "a watch delivers events up to five seconds late", effect=DisturbanceKind.DELAY, most=3
 )
 @fault("event-duplicated", NETWORK, "a watch delivers an event twice", effect=DisturbanceKind.DUPLICATE, most=6)
 async def _deliveries(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int) -> None:
@@ -176,12 +172,7 @@ async def _end(world: World, rng: Random, name: str, how: Ending) -> None:
         world.note_fault(name, f"{ended} watches")
 
 
-@fault(
-    "partition-controller",
-    NETWORK,
-    "packets between controllers and all API servers are lost",
-    kind="controller",
-)
+@fault("partition-controller", NETWORK, "packets between controllers and all API servers are lost", kind="controller")
 @fault("partition-agent", NETWORK, "packets between agents and all API servers are lost", kind="agent")
 async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
     clients = one_of(world, rng, kind)

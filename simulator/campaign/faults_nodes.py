@@ -135,10 +135,7 @@ def _one_pod(world: World, rng: Random) -> KubeObject | None:
 
 @fault("node-death-and-return", NODE, "a node dies, its Pods are marked Failed, and it comes back", returns=True)
 @fault(
-    "node-death",
-    NODE,
-    "a node dies with all its containers, and comes back empty after the last fault",
-    returns=False,
+    "node-death", NODE, "a node dies with all its containers, and comes back empty after the last fault", returns=False
 )
 async def _die(world: World, rng: Random, name: str, *, returns: bool) -> None:
     for_s = rng.uniform(0.5, 12.0) if returns else 1e9

@@ -97,11 +97,7 @@ def draw_strikes(rng: Random, faults: Sequence[Fault]) -> tuple[ScheduledFault, 
 
 
 def run_seed(
-    seed: int,
-    *,
-    only: Collection[int] | None = None,
-    faults: Sequence[Fault] | None = None,
-    keeps: bool = False,
+    seed: int, *, only: Collection[int] | None = None, faults: Sequence[Fault] | None = None, keeps: bool = False
 ) -> Outcome:
     """Run one seed.
 

@@ -97,12 +97,7 @@ class World:
         self.delays: list[CacheDelay] = []
         self.thawed_s = 0.0  # when the writes that were delayed before the calm have arrived
         self.network = Network(
-            self.servers,
-            self.clock,
-            self.random("network"),
-            scenario.timings.api,
-            trace,
-            self.note_fault,
+            self.servers, self.clock, self.random("network"), scenario.timings.api, trace, self.note_fault
         )
         leased = scenario.fence_after_s is not None
         manners = Manners(self.judge, self.clock, self.lease_holder, leased=leased)

@@ -33,13 +33,7 @@ from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
 from inplace.simulator.apiserver.store import CollectionKey, Event
-from inplace.simulator.cluster.access import (
-    CONTROLLER_NAMESPACE,
-    collection_path,
-    kubeconfig_text,
-    pod_user,
-    user_name,
-)
+from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE, collection_path, kubeconfig_text, pod_user, user_name
 from inplace.simulator.cluster.components import Components
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.logs import read_log
@@ -213,12 +207,7 @@ class Cluster:
 
     def transport(self, user: str = "admin") -> InMemoryTransport:
         """Return an in-memory connection to the API server, with the latency of a request."""
-        return InMemoryTransport(
-            self.server,
-            user=user_name(user),
-            user_agent=user,
-            latency_s=self._latency(user),
-        )
+        return InMemoryTransport(self.server, user=user_name(user), user_agent=user, latency_s=self._latency(user))
 
     async def apply(self, documents: Iterable[KubeObject]) -> None:
         """Create or change objects, as `kubectl apply --server-side` does."""
@@ -371,10 +360,7 @@ class Cluster:
     def _agent_transport(self, pod: KubeObject) -> Transport:
         api = self.timings.api
         return InMemoryTransport(
-            self.server,
-            user=pod_user(pod),
-            user_agent="inplace-agent",
-            latency_s=lambda _: api.draw(self.rng),
+            self.server, user=pod_user(pod), user_agent="inplace-agent", latency_s=lambda _: api.draw(self.rng)
         )
 
     def _pod_credentials(self, pod: KubeObject) -> tuple[str, str]:

@@ -238,12 +238,7 @@ class _Sync:
         elif self.failed_indexes and len(self.failed_indexes | self.succeeded) >= self.spec["completions"]:
             self._set("FailureTarget", "True", "FailedIndexes", "Job has failed indexes")
         elif self._is_complete():
-            self._set(
-                "SuccessCriteriaMet",
-                "True",
-                "CompletionsReached",
-                "Reached expected number of succeeded pods",
-            )
+            self._set("SuccessCriteriaMet", "True", "CompletionsReached", "Reached expected number of succeeded pods")
 
     def _deadline_in_s(self) -> float | None:
         """Return the seconds until the Job's deadline; None where it has none, or is suspended."""

@@ -53,13 +53,7 @@ class ModelAgent(StayingContainer):
     """
 
     def __init__(
-        self,
-        machine: ModelMachine,
-        run: ContainerRun,
-        config: AgentConfig,
-        *,
-        rng: Random,
-        **more: Any,
+        self, machine: ModelMachine, run: ContainerRun, config: AgentConfig, *, rng: Random, **more: Any
     ) -> None:
         super().__init__(machine, run)
         self._barrier = ModelBarrier()

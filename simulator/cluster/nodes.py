@@ -55,10 +55,7 @@ def node(name: str, *, pods: int, now: str, shape: NodeShape = PLAIN) -> KubeObj
             "capacity": room,
             "allocatable": room,
             "conditions": [ready],
-            "addresses": [
-                {"type": "InternalIP", "address": HOST_IP},
-                {"type": "Hostname", "address": name},
-            ],
+            "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": name}],
             "declaredFeatures": [RESTART_FEATURE],
             "nodeInfo": {"kubeletVersion": KUBELET_VERSION, "operatingSystem": "linux"},
         },

@@ -113,20 +113,13 @@ class StatusReporter:
             unready = {"reason": "PodCompleted"} if phase(pod) == "Succeeded" else {"reason": "PodFailed"}
         rows: list[tuple[str, bool, JsonObject]] = [
             ("PodReadyToStartContainers", not pod.stopped, {}),
-            (
-                "Initialized",
-                pod.was_initialized,
-                {} if pod.was_initialized else {"reason": "ContainersNotInitialized"},
-            ),
+            ("Initialized", pod.was_initialized, {} if pod.was_initialized else {"reason": "ContainersNotInitialized"}),
             ("Ready", ready, unready),
             ("ContainersReady", ready, unready),
         ]
         if pod.spec.restarts_all:
             restarting = pod.restarting is not None
-            why = {
-                "reason": "RestartAllContainersStarted",
-                "message": "container exited with restart policy rule",
-            }
+            why = {"reason": "RestartAllContainersStarted", "message": "container exited with restart policy rule"}
             rows.append((RESTARTING_CONDITION, restarting, why if restarting else {}))
         return [self._condition(kind, holds, why, now_s) for kind, holds, why in rows]
 

@@ -88,10 +88,7 @@ async def process_node(plane: ControlPlane, nodes: PlayedNodes) -> AsyncIterator
     tokens: dict[str, tuple[str, str]] = {}
     with TemporaryDirectory(prefix="inplace-node-") as folder:
         runtime = ProcessRuntime(
-            Path(folder),
-            clock=clock,
-            credentials=lambda pod: tokens[pod["metadata"]["uid"]],
-            tell=lambda event: None,
+            Path(folder), clock=clock, credentials=lambda pod: tokens[pod["metadata"]["uid"]], tell=lambda event: None
         )
         async with kube_client(plane.kubeconfig, "kubelet") as writer, plane.client() as client:
             kubelet = Kubelet(NAME, client=writer, runtime=runtime, clock=clock, rng=rng, timings=local_processes())

@@ -70,11 +70,7 @@ class Exchange:
     async def answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         """Send a whole answer."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-        lines = [
-            f"HTTP/1.1 {status} Said",
-            "content-type: application/json",
-            f"content-length: {len(payload)}",
-        ]
+        lines = [f"HTTP/1.1 {status} Said", "content-type: application/json", f"content-length: {len(payload)}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + payload)
 

@@ -63,11 +63,7 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
         async with process(env) as child:
             code, lines = await finished(child)
     assert code == 2
-    assert [str(line["message"]).split(":")[0] for line in lines] == [
-        "NAMESPACE",
-        "BARRIER_PORT",
-        "KUBECONFIG",
-    ]
+    assert [str(line["message"]).split(":")[0] for line in lines] == ["NAMESPACE", "BARRIER_PORT", "KUBECONFIG"]
     assert server.connections == 0
 
 

@@ -69,10 +69,7 @@ async def test_a_start_is_a_list_a_patch_and_a_watch_on_one_connection() -> None
     assert body == {
         "metadata": {
             "uid": "pod-uid",
-            "annotations": {
-                "jobset.sigs.k8s.io/epoch": "1",
-                "jobset.sigs.k8s.io/in-place-restart-attempt": "0",
-            },
+            "annotations": {"jobset.sigs.k8s.io/epoch": "1", "jobset.sigs.k8s.io/in-place-restart-attempt": "0"},
         }
     }
     assert rig.barrier.lifts == [1]
@@ -183,10 +180,7 @@ async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:
 async def test_the_jobset_may_come_after_the_agent() -> None:
     """After an empty list the agent watches until the JobSet is there."""
     rig = Rig()
-    watches = [
-        [bookmark(5), ends],
-        [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART],
-    ]
+    watches = [[bookmark(5), ends], [jobset(0, kind="ADDED"), until_patched(), *SYNC_THEN_RESTART]]
     async with ScriptedServer(watches=watches) as server:
         await rig.run(server)
     assert [watch.query["resourceVersion"] for watch in server.watched] == ["1", "5"]

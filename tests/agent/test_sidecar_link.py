@@ -83,12 +83,7 @@ class Scene:
         clock, credentials = LoopClock(), Credentials("127.0.0.1", server.port, tls=False)
         transport = Http1Transport(credentials, clock=clock)
         deps = AgentDeps(
-            transport=transport,
-            clock=clock,
-            rng=Random(7),
-            barrier=NotedBarrier(),
-            log=self.log,
-            phases=phases,
+            transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=self.log, phases=phases
         )
         self.agent = agent_of(replace(CONFIG, **config), deps, self.link)
         try:

@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.scripted_server import ScriptedServer, Views, in_turn, jobset, refuses
-from tests.agent.supervisor_rig import (
-    DEAF,
-    IDLE,
-    RUN,
-    main_of,
-    running,
-    supervised,
-    through_the_barrier,
-    until,
-)
+from tests.agent.supervisor_rig import DEAF, IDLE, RUN, main_of, running, supervised, through_the_barrier, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -76,8 +67,7 @@ async def test_a_worker_that_ignores_sigterm_is_killed_after_the_grace(tmp_path:
         pytest.param("if os.fork() == 0: os.setpgid(0, 0); linger()", id="own process group"),
         pytest.param("if os.fork() == 0: linger()", id="plain child"),
         pytest.param(
-            "if os.fork() == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); linger()",
-            id="deaf child",
+            "if os.fork() == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); linger()", id="deaf child"
         ),
         pytest.param("if os.fork() == 0: note('lingering'); os.kill(os.getpid(), signal.SIGSTOP)", id="stopped child"),
     ],

@@ -13,15 +13,7 @@ import pytest
 
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, silence, until_patched
-from tests.agent.supervisor_rig import (
-    IDLE,
-    RUN,
-    main_of,
-    running,
-    supervised,
-    through_the_barrier,
-    until,
-)
+from tests.agent.supervisor_rig import IDLE, RUN, main_of, running, supervised, through_the_barrier, until
 
 pytestmark = pytest.mark.asyncio
 

@@ -113,11 +113,7 @@ def test_nobody_answers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (None, "expected a kubeconfig at"),
-        ("{", "expected JSON or YAML"),
-        ("[]", "expected a mapping with clusters"),
-    ],
+    [(None, "expected a kubeconfig at"), ("{", "expected JSON or YAML"), ("[]", "expected a mapping with clusters")],
 )
 def test_no_kubeconfig(
     content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

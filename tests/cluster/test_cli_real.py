@@ -41,9 +41,7 @@ async def inplace(
 
 
 async def test_a_restart_as_the_commands_tell_it(
-    full_control_plane: ControlPlane,
-    full_namespace: str,
-    capsys: pytest.CaptureFixture[str],
+    full_control_plane: ControlPlane, full_namespace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`status`, its watch, restart, explain and timeline show the same restart."""
     plane, namespace = full_control_plane, full_namespace

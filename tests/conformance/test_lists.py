@@ -111,10 +111,7 @@ async def test_list_with_resource_version_zero_comes_from_the_cache(api: Api) ->
 async def test_list_not_older_than(api: Api) -> None:
     """RV=X with NotOlderThan contains what was written at X."""
     created = await api.widget()
-    query = {
-        "resourceVersion": created["metadata"]["resourceVersion"],
-        "resourceVersionMatch": "NotOlderThan",
-    }
+    query = {"resourceVersion": created["metadata"]["resourceVersion"], "resourceVersionMatch": "NotOlderThan"}
     assert await _names(api, **query) == ["w"]
 
 

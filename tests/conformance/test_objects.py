@@ -197,11 +197,7 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
     await refusal(api.client.create(WIDGETS, api.ns, widget(size=1000), dry_run=True), Invalid)
     stored = await api.widget(size=1)
     changed = await api.json(
-        "PATCH",
-        api.path(name="w"),
-        {"spec": {"size": 9}},
-        content_type="application/merge-patch+json",
-        dryRun="All",
+        "PATCH", api.path(name="w"), {"spec": {"size": 9}}, content_type="application/merge-patch+json", dryRun="All"
     )
     assert changed["spec"]["size"] == 9
     assert await api.get() == stored

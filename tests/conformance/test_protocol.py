@@ -24,12 +24,7 @@ async def test_health_endpoints_say_ok(api: Api) -> None:
 
 async def test_unknown_paths_are_not_found(api: Api) -> None:
     """A path that nothing serves is a 404: a Status in a built-in group, plain text elsewhere."""
-    for path in (
-        "/nothing",
-        "/apis/nobody.example.com/v1",
-        "/api/v2",
-        f"/api/v1/namespaces/{api.ns}/gadgets",
-    ):
+    for path in ("/nothing", "/apis/nobody.example.com/v1", "/api/v2", f"/api/v1/namespaces/{api.ns}/gadgets"):
         assert (await api.send("GET", path)).status == 404, path
     answer = await api.send("GET", f"/apis/example.com/v1/namespaces/{api.ns}/gadgets")
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
@@ -38,10 +33,7 @@ async def test_unknown_paths_are_not_found(api: Api) -> None:
 async def test_wrong_methods_are_not_allowed(api: Api) -> None:
     """POST to a built-in object and PUT to a built-in collection are 405s; PUT to a custom collection is a 400."""
     assert (await api.send("PUT", api.path(), widget())).status == 400
-    for method, path in (
-        ("POST", api.path(CONFIG_MAPS, "c")),
-        ("PUT", api.path(CONFIG_MAPS)),
-    ):
+    for method, path in (("POST", api.path(CONFIG_MAPS, "c")), ("PUT", api.path(CONFIG_MAPS))):
         answer = await api.send(method, path, widget())
         assert answer.status == 405, (method, path)
 
@@ -169,11 +161,7 @@ async def test_token_request_yields_a_token(api: Api) -> None:
     """A TokenRequest for a ServiceAccount is answered with a token and its expiry."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent"}}
     await api.create(account, SERVICE_ACCOUNTS)
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 600},
-    }
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     answer = await api.send("POST", api.path(SERVICE_ACCOUNTS, "agent", "token"), request)
     assert answer.status == 201
     status = json.loads(answer.body)["status"]

@@ -162,17 +162,7 @@ async def test_pods_print_like_kubectl(api: Api) -> None:
     await api.create(pod(), PODS)
     shown = await api.json("GET", api.path(PODS), accept=TABLE)
     names = [column["name"] for column in shown["columnDefinitions"]]
-    assert names == [
-        "Name",
-        "Ready",
-        "Status",
-        "Restarts",
-        "Age",
-        "IP",
-        "Node",
-        "Nominated Node",
-        "Readiness Gates",
-    ]
+    assert names == ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]
     cells = shown["rows"][0]["cells"]
     assert cells[:4] == ["p", "0/1", "Pending", "0"]
     assert cells[5:] == ["<none>", "<none>", "<none>", "<none>"]

@@ -162,10 +162,7 @@ async def test_pod_status_is_a_subresource(api: Api) -> None:
     patched = await api.patch({"status": {"phase": "Running"}}, "p", PODS)
     assert patched["status"]["phase"] == "Pending"
     patched = await api.patch(
-        {"status": {"phase": "Running"}, "spec": {"nodeSelector": {"a": "b"}}},
-        "p",
-        PODS,
-        subresource="status",
+        {"status": {"phase": "Running"}, "spec": {"nodeSelector": {"a": "b"}}}, "p", PODS, subresource="status"
     )
     assert patched["status"]["phase"] == "Running"
     assert "nodeSelector" not in patched["spec"]

@@ -19,11 +19,7 @@ SPEC: dict[str, Any] = {
         "note": {"type": "string", "maxLength": 10, "pattern": "^[a-z]*$"},
         "ratio": {"x-kubernetes-int-or-string": True},
         "counter": _INT32
-        | {
-            "x-kubernetes-validations": [
-                {"rule": "self >= oldSelf", "message": "counter must not decrease"},
-            ]
-        },
+        | {"x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "counter must not decrease"}]},
         "fixed": {
             "type": "string",
             "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "Value is immutable"}],
@@ -42,10 +38,7 @@ SPEC: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "required": ["name"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "value": {"type": "string", "default": "none"},
-                },
+                "properties": {"name": {"type": "string"}, "value": {"type": "string", "default": "none"}},
             },
         },
         "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
@@ -54,10 +47,7 @@ SPEC: dict[str, Any] = {
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
     "x-kubernetes-validations": [
-        {
-            "rule": "!has(self.low) || !has(self.high) || self.low <= self.high",
-            "message": "low must not exceed high",
-        }
+        {"rule": "!has(self.low) || !has(self.high) || self.low <= self.high", "message": "low must not exceed high"}
     ],
 }
 

@@ -21,10 +21,7 @@ def replicated_job(name: str = "workers", *, replicas: int = 1, pods: int = 2, *
                 "backoffLimit": INT32_MAX,
                 "podReplacementPolicy": "Failed",
                 "template": {
-                    "spec": {
-                        "restartPolicy": "Never",
-                        "containers": [{"name": "worker", "image": "worker:1"}],
-                    }
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]}
                 },
             }
             | spec

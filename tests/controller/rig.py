@@ -52,9 +52,7 @@ class Rig:
         self.latency_s: Callable[[Request], float] = lambda _: 0.0  # of a request, BEFORE it is carried out
         self.answer_latency_s: Callable[[Request], float] = lambda _: 0.0  # AFTER it is carried out
         self.server = ApiServer(
-            clock=self.clock,
-            rng=Random(1),
-            options=ApiServerOptions(interceptor=self._intercept, **options),
+            clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept, **options)
         )
         self.server.load([definition] if definition else custom_resource_definitions())
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
@@ -67,10 +65,7 @@ class Rig:
         number = len(self.controllers)
         defaults = {"lease_namespace": "default", "identity": f"controller-{number}"}
         controller = Controller(
-            LateTransport(self),
-            clock=self.clock,
-            rng=Random(number),
-            config=ControllerConfig(**(defaults | config)),
+            LateTransport(self), clock=self.clock, rng=Random(number), config=ControllerConfig(**(defaults | config))
         )
         self.controllers.append(controller)
         return controller

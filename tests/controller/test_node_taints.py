@@ -10,14 +10,7 @@ import pytest
 
 from inplace.common.jobset.node_taints import TaintLimits, is_wanted
 from inplace.common.kube.http.request import Request, Response
-from inplace.common.kube.resources import (
-    CUSTOM_RESOURCE_DEFINITIONS,
-    JOBSETS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    KubeObject,
-)
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, NAMESPACES, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.term import Term

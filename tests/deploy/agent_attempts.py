@@ -114,22 +114,10 @@ METADATA: Final = (
         content_type=JSON_PATCH,
     ),
     Attempt("add another annotation", _metadata("annotations", {"a": "b"}), _OTHER_ANNOTATIONS),
-    Attempt(
-        "change another annotation",
-        _metadata("annotations", {wire.JOBSET_NAME: "another"}),
-        _OTHER_ANNOTATIONS,
-    ),
-    Attempt(
-        "remove another annotation",
-        _metadata("annotations", {wire.JOBSET_NAME: None}),
-        _OTHER_ANNOTATIONS,
-    ),
+    Attempt("change another annotation", _metadata("annotations", {wire.JOBSET_NAME: "another"}), _OTHER_ANNOTATIONS),
+    Attempt("remove another annotation", _metadata("annotations", {wire.JOBSET_NAME: None}), _OTHER_ANNOTATIONS),
     Attempt("remove all annotations", _metadata("annotations", None), _OTHER_ANNOTATIONS),
-    Attempt(
-        "wipe who owns which field",
-        _metadata("managedFields", [{}]),
-        _OTHER_METADATA,
-    ),
+    Attempt("wipe who owns which field", _metadata("managedFields", [{}]), _OTHER_METADATA),
     Attempt(
         "hide a label beside a proper announcement",
         {"metadata": announced(epoch="6", attempt="5")["metadata"] | {"labels": {"a": "b"}}},
@@ -193,12 +181,7 @@ SPEC_AND_STATUS: Final = (
         query=FORCED,
     ),
     Attempt("report a phase (pods/status)", {"status": {"phase": "Succeeded"}}, "", path=_sub("status")),
-    Attempt(
-        "annotate by way of pods/status",
-        announced(epoch="6", attempt="5"),
-        "",
-        path=_sub("status"),
-    ),
+    Attempt("annotate by way of pods/status", announced(epoch="6", attempt="5"), "", path=_sub("status")),
     Attempt(
         "add an ephemeral container",
         {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}},
@@ -220,12 +203,7 @@ OTHER_VERBS: Final = (
     Attempt("delete all Pods", None, _NOT_A_PATCH, method="DELETE", path=PODS),
     Attempt("create a Pod", _POD, _NOT_A_PATCH, method="POST", path=PODS),
     Attempt(
-        "create a Pod by applying it",
-        _POD,
-        _NOT_A_PATCH,
-        path=f"{PODS}/mine",
-        content_type=APPLY_PATCH,
-        query=FORCED,
+        "create a Pod by applying it", _POD, _NOT_A_PATCH, path=f"{PODS}/mine", content_type=APPLY_PATCH, query=FORCED
     ),
     Attempt(
         "evict it",
@@ -303,11 +281,7 @@ BEYOND_PODS: Final = (
         query={"watch": "true", "fieldSelector": "metadata.name=other", "timeoutSeconds": "1"},
     ),
     Attempt(
-        "read the JobSets of all namespaces",
-        None,
-        "",
-        method="GET",
-        path="/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+        "read the JobSets of all namespaces", None, "", method="GET", path="/apis/jobset.x-k8s.io/v1alpha2/jobsets"
     ),
     Attempt("switch its JobSet's restarts off", _metadata("annotations", {wire.DISABLE: ""}), "", path=_JOBSET),
     Attempt("write its JobSet's epochs", {"status": {wire.SYNCED_EPOCH: 9}}, "", path=f"{_JOBSET}/status"),

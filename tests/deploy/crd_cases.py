@@ -240,19 +240,12 @@ CREATES: Final = (
         ("spec.replicatedJobs[0].replicas", "less than or equal to 100000"),
     ),
     Create("duplicate_names", jobset(jobs=[replicated_job("a"), replicated_job("a")]), ("Duplicate value",)),
-    Create(
-        "strategy_unknown",
-        jobset(strategy="Sideways"),
-        ("spec.failurePolicy.restartStrategy", "InPlaceRestart"),
-    ),
+    Create("strategy_unknown", jobset(strategy="Sideways"), ("spec.failurePolicy.restartStrategy", "InPlaceRestart")),
     Create(
         "startup_and_depends_on",
         jobset(
             startupPolicy={"startupPolicyOrder": "InOrder"},
-            jobs=[
-                replicated_job("a"),
-                replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]},
-            ],
+            jobs=[replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}],
         ),
         ("StartupPolicy and DependsOn APIs are mutually exclusive",),
     ),
@@ -365,12 +358,7 @@ STATUSES: Final = (
         {"syncedEpoch": 2}
         | {
             FIELD: Goodput(
-                2**31 - 1,
-                1e12,
-                1e12,
-                1e12,
-                STEP_MAX,
-                Run(0, STEP_MAX, MILLISECONDS_MAX / 10_000, 1_790_000_000.0),
+                2**31 - 1, 1e12, 1e12, 1e12, STEP_MAX, Run(0, STEP_MAX, MILLISECONDS_MAX / 10_000, 1_790_000_000.0)
             ).fields()
         },
     ),

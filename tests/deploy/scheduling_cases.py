@@ -128,11 +128,7 @@ POLICY_CREATES: Final = (
         "scheduling_classes_apart",
         asking(entries(entry("a"), entry("b")), jobs=[of_class("a", "x"), of_class("b", "y")]),
     ),
-    Create(
-        "scheduling_classes_mixed",
-        asking({}, jobs=TWO_CLASSES),
-        ("priorityClassName: must be the same",),
-    ),
+    Create("scheduling_classes_mixed", asking({}, jobs=TWO_CLASSES), ("priorityClassName: must be the same",)),
     Create(
         "scheduling_classes_mixed_in_an_entry",
         asking(entries(entry("a", "b")), jobs=[of_class("a", "x"), replicated_job("b")]),

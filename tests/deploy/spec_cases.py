@@ -56,11 +56,7 @@ SPEC_CREATES: Final = (
         plain(depending("a", "b"), replicated_job("b")),
         ("spec.replicatedJobs[0].dependsOn: found", "DependsOn can't be set for the first ReplicatedJob", "remove it"),
     ),
-    Create(
-        "v3_subdomain_with_dots",
-        plain(network={"subdomain": "a.b"}),
-        ("spec.network.subdomain", "a.b"),
-    ),
+    Create("v3_subdomain_with_dots", plain(network={"subdomain": "a.b"}), ("spec.network.subdomain", "a.b")),
     Create("v3_subdomain_too_long", plain(network={"subdomain": "s" * 64}), ("spec.network.subdomain", "63")),
     Create("v4_managed_by", plain(managedBy="acme.io/foo")),
     Create(
@@ -185,10 +181,7 @@ SPEC_CREATES: Final = (
         plain(coordinator=COORDINATOR | {"podIndex": 2}),
         ("spec.coordinator.podIndex", "coordinator pod index 2 is invalid", "lower it"),
     ),
-    Create(
-        "coordinator_of_pods_without_completions",
-        plain(replicated_job(completions=None), coordinator=COORDINATOR),
-    ),
+    Create("coordinator_of_pods_without_completions", plain(replicated_job(completions=None), coordinator=COORDINATOR)),
     Create(
         "coordinator_beyond_pods_without_completions",
         plain(replicated_job(completions=None), coordinator=COORDINATOR | {"podIndex": 2}),
@@ -266,10 +259,7 @@ SPEC_UPDATES: Final = (
     Update("spec_removed", "spec", None, ("spec.replicatedJobs", "immutable"), plain()),
     Update("managed_by_removed", "spec.managedBy", None, ("managedBy",), plain(managedBy="acme.io/foo")),
     Update(
-        "claims_added",
-        "spec.volumeClaimPolicies",
-        claims(claim("data")),
-        ("spec.volumeClaimPolicies", "immutable"),
+        "claims_added", "spec.volumeClaimPolicies", claims(claim("data")), ("spec.volumeClaimPolicies", "immutable")
     ),
     Update(
         "order",

@@ -73,11 +73,7 @@ BINDS = {
     "resourceNames": [ROLE],
     "verbs": ["bind"],
 }
-GIVES_RIGHTS = {
-    "apiGroups": ["rbac.authorization.k8s.io"],
-    "resources": ["roles", "rolebindings"],
-    "verbs": ["create"],
-}
+GIVES_RIGHTS = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create"]}
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "*"}
 
 

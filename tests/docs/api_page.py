@@ -172,10 +172,7 @@ def kinds() -> Iterator[Kind]:
         {"demo": ALPHA, "stacks": ALPHA},
     )
     yield Kind(
-        "Exit codes of a command",
-        "",
-        {str(code.value): code.name.lower().replace("_", " ") for code in CliExit},
-        BETA,
+        "Exit codes of a command", "", {str(code.value): code.name.lower().replace("_", " ") for code in CliExit}, BETA
     )
     yield Kind(
         "Exit codes of an agent",

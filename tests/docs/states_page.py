@@ -101,11 +101,7 @@ _LIST: Final = """
 `BarrierWaiting`, and the Jobs that completed. A Pod that was lost less than 15 s ago is not in it. `WAITS FOR` has the
 words of `BarrierWaiting`.
 """
-_PULSES: Final = {
-    Pulse.BEATS: "as printed below",
-    Pulse.UNKNOWN: "as printed below",
-    Pulse.STOPPED: "column `stopped`",
-}
+_PULSES: Final = {Pulse.BEATS: "as printed below", Pulse.UNKNOWN: "as printed below", Pulse.STOPPED: "column `stopped`"}
 
 
 def slots_of(state: SlotState, *, all_of_them: bool, synced: int = EPOCH) -> Slots:

@@ -61,10 +61,7 @@ def test_the_bill_of_materials_names_what_no_lock_names() -> None:
     parts = [Part.python("3.11.9"), Part.debian("zlib1g", "1:1.2", "amd64")]
     plain, document = sbom("agent", lock, "1"), sbom("agent", lock, "1", parts)
     added = [each for each in document["components"] if each not in plain["components"]]
-    assert [each["purl"] for each in added] == [
-        "pkg:generic/python@3.11.9",
-        "pkg:deb/debian/zlib1g@1%3A1.2?arch=amd64",
-    ]
+    assert [each["purl"] for each in added] == ["pkg:generic/python@3.11.9", "pkg:deb/debian/zlib1g@1%3A1.2?arch=amd64"]
     assert {each["bom-ref"] for each in added} < set(document["dependencies"][0]["dependsOn"])
     assert plain["serialNumber"] != document["serialNumber"]
 

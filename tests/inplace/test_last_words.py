@@ -83,14 +83,8 @@ def test_nothing_is_left_where_nothing_can_be(tmp_path: Path, code: str) -> None
         ("if not os.fork():\n inplace.progress(1)\n raise ValueError('x')\nos.wait()", "1 ValueError: x"),
         ("if not os.fork():\n raise ValueError('x')\nos.wait()", "- ValueError: x"),
         ("try: 1 / 0\nexcept Exception: sys.excepthook(*sys.exc_info())", "- ZeroDivisionError: division by zero"),
-        (
-            "os.environ |= {'TORCHELASTIC_MAX_RESTARTS': '3', 'TORCHELASTIC_RESTART_COUNT': '2'}\nraise KeyError",
-            "-",
-        ),
-        (
-            "os.environ |= {'TORCHELASTIC_MAX_RESTARTS': '3', 'TORCHELASTIC_RESTART_COUNT': '3'}\nraise KeyError",
-            "1",
-        ),
+        ("os.environ |= {'TORCHELASTIC_MAX_RESTARTS': '3', 'TORCHELASTIC_RESTART_COUNT': '2'}\nraise KeyError", "-"),
+        ("os.environ |= {'TORCHELASTIC_MAX_RESTARTS': '3', 'TORCHELASTIC_RESTART_COUNT': '3'}\nraise KeyError", "1"),
         (
             "raise RuntimeError('\\n-- Process 1:\\nTraceback (most recent call last):\\n  x\\nKeyError: 7')",
             "1 RuntimeError: K",

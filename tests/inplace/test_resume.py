@@ -65,11 +65,7 @@ def test_a_step_that_goes_backwards_starts_anew(folder: Path) -> None:
     ],
 )
 def test_a_new_process_begins_at_the_resume_step(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    before: bytes,
-    resume_step: str,
-    after: SavedLine,
+    folder: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, resume_step: str, after: SavedLine
 ) -> None:
     """Of an earlier run only that step is still true; of this run, all that another process of the rank told."""
     (folder / ".rank-3.saved").write_bytes(before)
@@ -107,11 +103,7 @@ def test_without_a_rank_the_file_is_the_pods(folder: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "dangling"])
-def test_what_a_stranger_put_there_is_not_followed(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    kind: str,
-) -> None:
+def test_what_a_stranger_put_there_is_not_followed(folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     """Nothing waits and nothing else is written."""
     path, precious = folder / ".rank-3.saved", folder / "precious"
     precious.write_text("v1 7 1 -\n")

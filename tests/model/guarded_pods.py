@@ -159,9 +159,7 @@ class GuardedPodWorld:
     def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
         """Return a Pod whose containers have just started."""
         agent = PodState(
-            restart_code=None if self._stays else CLEAN_CODE,
-            clean_code=CLEAN_CODE,
-            clean_after=CLEAN_AFTER,
+            restart_code=None if self._stays else CLEAN_CODE, clean_code=CLEAN_CODE, clean_after=CLEAN_AFTER
         )
         guard = None if self._has_entrypoint else GuardState(final_codes=frozenset({FINAL_CODE}))
         pod = Pod(agent, self._new_worker(), guard, epoch=epoch, deprecated=deprecated)

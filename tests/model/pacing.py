@@ -288,13 +288,7 @@ class PacingWorld(Explored[PacingState]):
         return Move(f"{who} writes S={new[0]} D={new[1]}", after, False, rule)
 
     def _plan(
-        self,
-        status: str,
-        pods: tuple[Pod, Pod],
-        sign: tuple[str, int],
-        clock: int,
-        requests: int,
-        step: int,
+        self, status: str, pods: tuple[Pod, Pod], sign: tuple[str, int], clock: int, requests: int, step: int
     ) -> str:
         """Return the status after one pass."""
         jobset = self._jobset(status, requests)

@@ -164,9 +164,4 @@ def _present(state: LeasedPod) -> LeasedPod:
 
 def explore_promises() -> Result:
     """Visit every state of one Pod with a lease, nearest first; stop at the first that breaks a rule."""
-    return search(
-        "one Pod with a lease",
-        LeaseWorld(),
-        is_last=lambda state: bool(state.rule),
-        may_be=lambda _: True,
-    )
+    return search("one Pod with a lease", LeaseWorld(), is_last=lambda state: bool(state.rule), may_be=lambda _: True)

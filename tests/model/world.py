@@ -251,16 +251,7 @@ class World(Explored[State]):
             yield Move(text, target, True, "")
         if "handover" in kinds and not state[2]:
             text = "controller: loses its lease without noticing; the next one lists everything"
-            target = (
-                state[0],
-                listed,
-                state[1] + 1,
-                left - 1,
-                deaths,
-                state[5],
-                state[6] // (FENCE + 1),
-                *state[7:],
-            )
+            target = (state[0], listed, state[1] + 1, left - 1, deaths, state[5], state[6] // (FENCE + 1), *state[7:])
             yield Move(text, target, True, "")
 
     def _controller_moves(self, state: State, position: int, name: str) -> Iterator[Move[State]]:

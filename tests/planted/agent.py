@@ -55,20 +55,13 @@ AGENT = (
                 lambda original, config, *, as_table, consistent: original(config, as_table=as_table, consistent=False),
             ),
         ),
-        faults=(
-            "api-stale-cache",
-            "pod-deleted",
-        ),
+        faults=("api-stale-cache", "pod-deleted"),
     ),
     hunted(
         "an agent takes any JobSet of the name for its own",
         Area.AGENT,
         (instead_of(is_of, lambda original, seen, name, uid: seen.name == name),),
-        faults=(
-            "jobset-recreated",
-            "agents-crash",
-            "pod-slow-to-die",
-        ),
+        faults=("jobset-recreated", "agents-crash", "pod-slow-to-die"),
     ),
     hunted(
         "a worker that ignores SIGTERM is waited for without end",

@@ -86,31 +86,20 @@ INFORMER = (
         Area.INFORMER,
         (instead_of(Informer._replace_all, _keeps_what_vanished),),
         "Sieve (OSDI'22): unobserved states",
-        faults=(
-            "api-compaction",
-            "api-410-storm",
-            "pod-deleted",
-        ),
+        faults=("api-compaction", "api-410-storm", "pod-deleted"),
     ),
     hunted(
         "an informer ends with its first broken connection",
         Area.INFORMER,
         (instead_of(Informer._watch_once, _ends_when_broken),),
         "kubernetes_asyncio #235: the watch dies with an ordinary disconnect",
-        faults=(
-            "watch-reset",
-            "connection-refused",
-        ),
+        faults=("watch-reset", "connection-refused"),
     ),
     hunted(
         "the answer to a write brings back what was deleted meanwhile",
         Area.INFORMER,
         (instead_of(Informer.absorb, _absorbs_anything),),
-        faults=(
-            "api-slow-answer",
-            "jobset-recreated",
-            "job-deleted",
-        ),
+        faults=("api-slow-answer", "jobset-recreated", "job-deleted"),
     ),
 )
 
@@ -123,28 +112,19 @@ QUEUE = (
                 WorkQueue.add, lambda original, self, key: None if key in self._started_s else original(self, key)
             ),
         ),
-        faults=(
-            "worker-exit",
-            "event-delayed",
-        ),
+        faults=("worker-exit", "event-delayed"),
     ),
     hunted(
         "a delayed key waits for the next one",
         Area.QUEUE,
         (instead_of(WorkQueue.add_after, _does_not_wake),),
-        faults=(
-            "api-500",
-            "conflict",
-        ),
+        faults=("api-500", "conflict"),
     ),
     hunted(
         "a second delay of a key replaces an earlier one, and is dropped itself",
         Area.QUEUE,
         (instead_of(WorkQueue.add_after, _moves_what_is_due),),
-        faults=(
-            "api-500",
-            "conflict",
-        ),
+        faults=("api-500", "conflict"),
     ),
 )
 
@@ -158,9 +138,6 @@ BACKOFF = (
                 lambda original, self, now_s, after_s, width_s: original(self, now_s, 0.0, width_s),
             ),
         ),
-        faults=(
-            "api-429",
-            "api-503",
-        ),
+        faults=("api-429", "api-503"),
     ),
 )

@@ -93,12 +93,7 @@ def _counts_namesakes(original: Callable[..., Any], self: Membership, pod: Pod, 
         return original(self, pod, job_uid)
 
 
-def _reads_or_raises(
-    original: Callable[..., Reading],
-    pod: Pod,
-    place: tuple[str, int],
-    **rest: Any,
-) -> Reading:
+def _reads_or_raises(original: Callable[..., Reading], pod: Pod, place: tuple[str, int], **rest: Any) -> Reading:
     reading = original(pod, place, **rest)
     if reading.view is not None:
         epoch_of(pod)
@@ -120,10 +115,7 @@ LEADER = (
         Area.LEADER,
         (instead_of(Elector.hold, _stays),),
         "kubernetes_asyncio leaderelection: the end of the leader's task is never noticed",
-        faults=(
-            "lease-stolen",
-            "lease-deleted",
-        ),
+        faults=("lease-stolen", "lease-deleted"),
     ),
     hunted(
         "a request for the Lease that hangs is waited for without end",
@@ -134,10 +126,7 @@ LEADER = (
             instead_of(KubeClient.send, _waits_long),
         ),
         "kubernetes_asyncio leaderelection: a hung request outlives the lease",
-        faults=(
-            "partition-controller",
-            "api-timeout-before-commit",
-        ),
+        faults=("partition-controller", "api-timeout-before-commit"),
     ),
     hunted(
         "a Lease that is renewed is taken over all the same",
@@ -183,21 +172,14 @@ CONTROLLER = (
         "a Pod that vanished while it waits is forgotten",
         Area.CONTROLLER,
         (instead_of(Ledger.vanish, lambda original, self, uid: self.forget(uid)),),
-        faults=(
-            "pod-force-deleted",
-            "pod-slow-to-die",
-            "connection-refused",
-        ),
+        faults=("pod-force-deleted", "pod-slow-to-die", "connection-refused"),
     ),
     hunted(
         "a Job that is gone wakes no JobSet",
         Area.CONTROLLER,
         (instead_of(Membership.job_changed, _wakes_nobody),),
         "Volcano #5385: a targeted restart deletes what it needs and hangs in Restarting",
-        faults=(
-            "job-deleted",
-            "worker-completes",
-        ),
+        faults=("job-deleted", "worker-completes"),
     ),
     hunted(
         "Pods of an older JobSet of the same name are counted",
@@ -263,9 +245,6 @@ BUDGET = (
         Area.BUDGET,
         (instead_of(Ledger.decide, _forgets),),
         "Kubeflow trainer #3779: a recreated object begins with a full budget",
-        faults=(
-            "controllers-crash",
-            "controller-crash",
-        ),
+        faults=("controllers-crash", "controller-crash"),
     ),
 )

@@ -134,8 +134,6 @@ ESCALATION_BUGS: Final = (
         stories="escalation",
     ),
     checked(
-        "escalation: S grows past the Pod that is to be replaced",
-        _BY_POD,
-        instead_of(plan_escalation.climb, _goes_on),
+        "escalation: S grows past the Pod that is to be replaced", _BY_POD, instead_of(plan_escalation.climb, _goes_on)
     ),
 )

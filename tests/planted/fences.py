@@ -51,8 +51,7 @@ FENCE_BUGS: Final = (
         "controller: waits for the lease, and not for the worker's end",
         FENCED,
         instead_of(
-            fenced_in_s,
-            lambda original, over_since_s, promised, now_s: original(over_since_s, promised - 1, now_s),
+            fenced_in_s, lambda original, over_since_s, promised, now_s: original(over_since_s, promised - 1, now_s)
         ),
     ),
     checked(
@@ -73,8 +72,7 @@ FENCE_BUGS: Final = (
         "lease: begins with the answer, and not when the read was sent",
         explore_promises,
         instead_of(
-            renewed_until_s,
-            lambda original, until_s, sent_s, length_s, agent: original(until_s, 0.0, length_s, agent),
+            renewed_until_s, lambda original, until_s, sent_s, length_s, agent: original(until_s, 0.0, length_s, agent)
         ),
     ),
     checked(

@@ -10,22 +10,12 @@ from inplace.common.bare.record import replace
 from inplace.common.protocol import agent, guard, linked_worker, pod, pod_record
 from inplace.common.protocol.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
 from inplace.common.protocol.decision import Decision
-from inplace.common.protocol.failure_report import (
-    ReportDue,
-    ReportState,
-)
+from inplace.common.protocol.failure_report import ReportDue, ReportState
 from inplace.common.protocol.guard import GuardState, TellEnd, WorkerEnded
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.linked_worker import ABSENT, LinkedWorkerState
 from inplace.common.protocol.members import Members
-from inplace.common.protocol.pod import (
-    PodState,
-    StartWorker,
-    StopWorker,
-    WorkerExited,
-    WorkerGone,
-    WorkerLife,
-)
+from inplace.common.protocol.pod import PodState, StartWorker, StopWorker, WorkerExited, WorkerGone, WorkerLife
 from inplace.common.wire import names as wire
 from tests.model.configurations import kinds
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
@@ -195,8 +185,7 @@ MACHINE_BUGS: Final = (
         "ledger: completed Jobs are recreated while the group runs",
         Config(2, 1, kinds("success")),
         instead_of(
-            Ledger._to_recreate,
-            lambda original, self: frozenset(self._succeeded) if self.synced > 0 else frozenset(),
+            Ledger._to_recreate, lambda original, self: frozenset(self._succeeded) if self.synced > 0 else frozenset()
         ),
     ),
     checked(
@@ -205,8 +194,7 @@ MACHINE_BUGS: Final = (
         instead_of(
             Ledger._has_broken,
             lambda original, self, record: original(
-                self,
-                changed(record, pod=changed(record.pod, failed_epoch=record.pod.failed_epoch and self.synced)),
+                self, changed(record, pod=changed(record.pod, failed_epoch=record.pod.failed_epoch and self.synced))
             ),
         ),
     ),
@@ -234,9 +222,7 @@ MACHINE_BUGS: Final = (
         instead_of(guard._ended, lambda original, state, ended: original(state, replace(ended, is_tree_gone=True))),
     ),
     checked(
-        "guard: starts the next worker without a lift",
-        explore_process_pod,
-        instead_of(guard._ended, _starts_the_next),
+        "guard: starts the next worker without a lift", explore_process_pod, instead_of(guard._ended, _starts_the_next)
     ),
     checked(
         "guard: does not end its worker when the agent says so",
@@ -266,11 +252,7 @@ MACHINE_BUGS: Final = (
         explore_process_pod,
         instead_of(pod._tell, _leaves_untold),
     ),
-    checked(
-        "pod: never asks for clean containers",
-        explore_process_pod,
-        instead_of(pod._exited, _never_cleans),
-    ),
+    checked("pod: never asks for clean containers", explore_process_pod, instead_of(pod._exited, _never_cleans)),
     checked(
         "supervisor: announces when its worker exits, not when the tree is gone",
         _SUPERVISED,
@@ -283,9 +265,7 @@ MACHINE_BUGS: Final = (
     ),
     checked("supervisor: does not stop its worker", _SUPERVISED, _without(pod._follow, StopWorker)),
     checked(
-        "supervisor: keeps no view for the next machine",
-        _SUPERVISED,
-        instead_of(pod._begin_again, _keeps_no_view),
+        "supervisor: keeps no view for the next machine", _SUPERVISED, instead_of(pod._begin_again, _keeps_no_view)
     ),
     checked("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
     checked("supervisor: the agent announces S, not S + 1", _SUPERVISED, _ANNOUNCES_SYNCED),
@@ -319,9 +299,6 @@ MACHINE_BUGS: Final = (
     dropped("a PATCH outlives its containers", "late patch", Config(2, 2, kinds("worker agent patch"))),
     dropped("Jobs are deleted by name alone", "uid", Config(2, 2, kinds("worker success"))),
     dropped(
-        "Pod events of one slot out of order",
-        "order",
-        Config(2, 2, kinds("replace"), stale=1, overlap=True),
-        slow=True,
+        "Pod events of one slot out of order", "order", Config(2, 2, kinds("replace"), stale=1, overlap=True), slow=True
     ),
 )

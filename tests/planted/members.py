@@ -202,8 +202,7 @@ MEMBER_BUGS: Final = (
         "members: a Pod that never announced blocks the barrier",
         _shown_by(1, "worker", silent=frozenset({2})),
         instead_of(
-            MemberLedger._is_vacant,
-            lambda original, self, slot: original(self, slot) and slot not in self._occupants,
+            MemberLedger._is_vacant, lambda original, self, slot: original(self, slot) and slot not in self._occupants
         ),
     ),
     checked(

@@ -141,8 +141,7 @@ PACING_BUGS: Final = (
         "pacing: another clock's time is waited for",
         _where(3, "worker clock"),
         instead_of(
-            CrashLoop.left_s,
-            lambda original, self, now_s, backoff: max(0.0, (unix_time(self.until) or 0.0) - now_s),
+            CrashLoop.left_s, lambda original, self, now_s, backoff: max(0.0, (unix_time(self.until) or 0.0) - now_s)
         ),
     ),
     checked(

@@ -88,10 +88,7 @@ PROTOCOL = (
         Area.PROTOCOL,
         (instead_of(is_fresh, lambda original, *_: True),),
         "Sieve (OSDI'22): stale states, 19 of its 46 reproduction plans",
-        faults=(
-            "api-stale-cache",
-            "worker-exit",
-        ),
+        faults=("api-stale-cache", "worker-exit"),
         worlds=(_WORKER,),
     ),
     hunted(
@@ -105,10 +102,7 @@ PROTOCOL = (
                 ),
             ),
         ),
-        worlds=(
-            _WORKER,
-            _SUPERVISED,
-        ),
+        worlds=(_WORKER, _SUPERVISED),
     ),
     hunted(
         "synced beats deprecated",
@@ -176,10 +170,7 @@ PROTOCOL = (
         "Pods that a resize left over hold no barrier up",
         Area.PROTOCOL,
         (instead_of(Ledger._is_complete, _ignores_ghosts),),
-        faults=(
-            "resize",
-            "term-ignored",
-        ),
+        faults=("resize", "term-ignored"),
         worlds=(Config(2, 1, kinds("worker"), ghosts=1),),
     ),
     hunted(
@@ -199,10 +190,7 @@ PROTOCOL = (
             ),
             instead_of(Ledger._has_broken, lambda original, self, record: original(self, changed(record, ran=True))),
         ),
-        faults=(
-            "worker-exit",
-            "partition-kubelet",
-        ),
+        faults=("worker-exit", "partition-kubelet"),
         worlds=(
             Config(2, 1, kinds("worker"), early=True),
             Config(2, 2, kinds("worker controller"), stale=1, early=True),

@@ -162,9 +162,7 @@ RESUME_BUGS: Final = (
         instead_of(Ledger.reshape, _notes_no_resize),
     ),
     checked(
-        "resume: any write ends a resize",
-        _shown_by(2, "worker resize"),
-        instead_of(Ledger.learn, _forgets_the_resize),
+        "resume: any write ends a resize", _shown_by(2, "worker resize"), instead_of(Ledger.learn, _forgets_the_resize)
     ),
     checked(
         "resume: a new controller compares no size",

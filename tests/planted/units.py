@@ -25,12 +25,7 @@ def _shown_by(faults: int, names: str, **options: Any) -> Callable[[], Any]:
 
 
 def _is_whole_with_one(
-    original: Callable[..., None],
-    self: MemberLedger,
-    counts: Counter[int],
-    whole: set[int],
-    unit: int,
-    change: int,
+    original: Callable[..., None], self: MemberLedger, counts: Counter[int], whole: set[int], unit: int, change: int
 ) -> None:
     original(self, counts, whole, unit, change)
     if counts[unit]:

@@ -76,11 +76,7 @@ def test_what_waits_for_real_programs_is_tried_twice_and_named(tmp_path: Path, f
 
 @pytest.mark.parametrize(
     ("installed", "code", "told"),
-    [
-        (0, 0, "make test-frameworks FRAMEWORKS=libraries"),
-        (LEFT_OUT, 0, "CI: NO TEST RAN WITH libraries"),
-        (1, 1, ""),
-    ],
+    [(0, 0, "make test-frameworks FRAMEWORKS=libraries"), (LEFT_OUT, 0, "CI: NO TEST RAN WITH libraries"), (1, 1, "")],
 )
 def test_only_a_framework_that_has_no_room_is_left_out(tmp_path: Path, installed: int, code: int, told: str) -> None:
     """A failed installation fails the run; a framework that this machine has no room for is named as not tested."""
@@ -103,11 +99,7 @@ def test_what_the_model_checker_explores_is_explored_again_once_it_changes() -> 
     assert len(digest) == 16
     words.append("--files")
     files = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    machines = [
-        "common/protocol/ledger.py",
-        "controller/plan/draft.py",
-        "common/injection/pod_failure_policy.py",
-    ]
+    machines = ["common/protocol/ledger.py", "controller/plan/draft.py", "common/injection/pod_failure_policy.py"]
     assert {*machines, "tests/model/world.py", "tests/planted/protocol.py"} < set(files)
     assert {file.partition("/")[0] for file in files} == {"common", "controller", "tests"}
     for file in files:  # what the package has for training scripts is left out

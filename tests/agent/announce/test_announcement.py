@@ -9,16 +9,7 @@ import pytest
 
 from inplace.agent.announce.retry_budget import DENIED_BASE_S
 from tests.agent.rig import Rig
-from tests.agent.scripted_server import (
-    Exchange,
-    ScriptedServer,
-    Step,
-    in_turn,
-    jobset,
-    refuses,
-    resets,
-    until_patched,
-)
+from tests.agent.scripted_server import Exchange, ScriptedServer, Step, in_turn, jobset, refuses, resets, until_patched
 
 pytestmark = pytest.mark.asyncio
 

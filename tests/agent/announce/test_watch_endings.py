@@ -229,13 +229,7 @@ async def test_lines_may_be_cut_anywhere() -> None:
 async def test_another_jobset_is_ignored() -> None:
     """A view of another name (a proxy that drops the selector) moves nothing, and is told."""
     rig, _ = await run(
-        (
-            jobset(5, 5, name="other"),
-            jobset(0),
-            until_patched(),
-            jobset(9, 9, name="other"),
-            *SYNC_THEN_RESTART,
-        )
+        (jobset(5, 5, name="other"), jobset(0), until_patched(), jobset(9, 9, name="other"), *SYNC_THEN_RESTART)
     )
     assert [ignored["seen"] for ignored in rig.log.of("jobset_ignored")] == ["other", "other"]
 

@@ -43,8 +43,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
-    [b"GET / HTTP/1.1\r\n\r\n", b"inplace-link 3\n", b"x" * 100_000, line_of(Hello()) + line_of(Lifted(3))],
+    "nonsense", [b"GET / HTTP/1.1\r\n\r\n", b"inplace-link 3\n", b"x" * 100_000, line_of(Hello()) + line_of(Lifted(3))]
 )
 async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -> None:
     """An agent's own words from a guard are nonsense, too; the log says what was seen, and nobody died."""

@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.progress.entries import ENTRIES_MAX, FOLDERS_MAX
-from inplace.agent.progress.folder import (
-    NAME_CHARACTERS_MAX,
-    PATTERN_RANK,
-    ProgressFiles,
-    ProgressFolder,
-    rank_name,
-)
+from inplace.agent.progress.folder import NAME_CHARACTERS_MAX, PATTERN_RANK, ProgressFiles, ProgressFolder, rank_name
 from inplace.agent.progress.rank_files import open_folder, read_start
 from inplace.agent.settings.paths import problem_of_pattern
 from inplace.common.bare.record import replace

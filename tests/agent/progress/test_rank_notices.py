@@ -125,9 +125,7 @@ def slowest(rng: Random, factor: float = 1.0, steps: int = RUN) -> float:
 
 
 @pytest.mark.parametrize(
-    "seeds",
-    [range(SEEDS_QUICK), pytest.param(range(SEEDS_QUICK, SEEDS), marks=pytest.mark.slow)],
-    ids=["few", "many"],
+    "seeds", [range(SEEDS_QUICK), pytest.param(range(SEEDS_QUICK, SEEDS), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_equal_ranks_are_never_called_slow(seeds: range) -> None:
     """10,000 short runs of healthy ranks, and some long ones, and no notice."""

@@ -263,8 +263,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"v1,view=1", b"\xff\xff", b"v1,view=x b 1", b"v1,view=1 b soon", b"x" * 5000, b"v1 b nan"],
+    "content", [b"", b"v1,view=1", b"\xff\xff", b"v1,view=x b 1", b"v1,view=1 b soon", b"x" * 5000, b"v1 b nan"]
 )
 def test_a_garbled_file_costs_its_numbers_only(tmp_path: Path, content: bytes) -> None:
     """The agent starts with any content of the file; a garbled file gives no durations."""

@@ -29,11 +29,7 @@ def test_the_seeds_names_bring_our_defaults() -> None:
     """The seed's three required names are enough."""
     assert AgentConfig.from_env(SEED) == AgentConfig("ns", "train-w-0-0", "train")
     config = AgentConfig.from_env(SEED)
-    assert (config.restart_exit_code, config.barrier_path, config.barrier_port) == (
-        88,
-        "/barrier-is-lifted",
-        8080,
-    )
+    assert (config.restart_exit_code, config.barrier_path, config.barrier_port) == (88, "/barrier-is-lifted", 8080)
     assert config.prefer_table
 
 
@@ -41,11 +37,7 @@ def test_upstreams_names_bring_upstreams_defaults(upstream: dict[str, str]) -> N
     """Without the seed's names the agent has the defaults of upstream's agent."""
     config = AgentConfig.from_env(upstream)
     assert config.namespace == "from-file"
-    assert (config.restart_exit_code, config.barrier_path, config.barrier_port) == (
-        1,
-        "/barrier-is-down",
-        8081,
-    )
+    assert (config.restart_exit_code, config.barrier_path, config.barrier_port) == (1, "/barrier-is-down", 8081)
     assert not config.prefer_table
 
 

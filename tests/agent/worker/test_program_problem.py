@@ -44,10 +44,7 @@ CASES = {
     "a folder": (lambda path: path.mkdir(), "it is a folder"),
     "no file": (lambda _: None, "there is no such file"),
     "another machine": (script(ELF[:18] + FOREIGN.to_bytes(2, "little") + ELF[20:]), "it is a program for "),
-    "another C library": (
-        script(ELF.replace(b"/lib64/ld-linux", b"/lib64/ld-none-")),
-        "it needs '/lib64/ld-none-",
-    ),
+    "another C library": (script(ELF.replace(b"/lib64/ld-linux", b"/lib64/ld-none-")), "it needs '/lib64/ld-none-"),
 }
 
 

@@ -45,10 +45,7 @@ async def test_the_picture_names_what_the_group_waits_for(mode: Mode) -> None:
     """A first start has no death to wait for, and a restart in depth process no agent that starts."""
     async with scene_of(mode) as scene:
         first = drawn(scene)
-        assert first[:2] == [
-            "JobSet default/plain, 4 Pods; this restart",
-            "first start; waits for: last agent started",
-        ]
+        assert first[:2] == ["JobSet default/plain, 4 Pods; this restart", "first start; waits for: last agent started"]
         assert " no epoch yet    0" in first
         assert not any("death" in line or "deprecated" in line or "exited" in line for line in first)
 

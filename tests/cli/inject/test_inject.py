@@ -295,11 +295,7 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
             {},
             "found exit codes 3 that restart it alone",
         ),
-        (
-            annotated(restart="deep"),
-            {},
-            "restart].depth: found 'deep', needed process or containers; the",
-        ),
+        (annotated(restart="deep"), {}, "restart].depth: found 'deep', needed process or containers; the"),
         (annotated(restart="process"), {"barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
         (plain(metadata="annotations: {inplace.dev/agent: workers=worker+main}"), {}, "agent\"]: found 'main'"),

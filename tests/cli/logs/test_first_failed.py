@@ -254,8 +254,7 @@ async def test_a_failure_that_nobody_knows_of() -> None:
 
 
 @pytest.mark.parametrize(
-    "last",
-    [None, 7, {"epoch": 2}, {"epoch": "x", "firstFailure": 7}, {"firstFailure": {"pod": 7}}],
+    "last", [None, 7, {"epoch": 2}, {"epoch": "x", "firstFailure": 7}, {"firstFailure": {"pod": 7}}]
 )
 async def test_a_strange_status_is_none(last: object) -> None:
     """A status that another wrote never ends the command in a traceback."""

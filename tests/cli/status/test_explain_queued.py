@@ -108,10 +108,7 @@ CHECK: Final = {"name": "provision", "state": "Pending", "message": "no nodes ye
         ({}, "Kueue has not looked at it yet"),
         ({"active": False, "conditions": [QUOTA]}, "deactivated it (spec.active is false); QuotaReserved is False"),
         ({"conditions": [EVICTED, QUOTA]}, "Evicted is True (Preempted): by a higher priority; QuotaReserved"),
-        (
-            {"conditions": [RESERVED], "admissionChecks": [CHECK]},
-            "admission check provision is Pending: no nodes yet",
-        ),
+        ({"conditions": [RESERVED], "admissionChecks": [CHECK]}, "admission check provision is Pending: no nodes yet"),
     ],
 )
 async def test_each_state_of_a_workload_has_words(status: dict[str, Any], said: str) -> None:

@@ -116,10 +116,7 @@ def test_a_group_that_gathers(pods: list[PodFact], epochs: tuple[int, int], arri
     assert (state.expected, state.arrived) == (3, arrived)
     assert ("deleted by force" in text_of(explanation_of(state))) == (TURN in state.headline().text)
     if arrived < 3:
-        assert (state.late, len(state.stragglers) + state.unnamed) == (
-            3 - arrived,
-            5 - arrived,
-        )
+        assert (state.late, len(state.stragglers) + state.unnamed) == (3 - arrived, 5 - arrived)
         assert f"waiting for {3 - arrived} of {5 - arrived} Pods" in drawn(state)
 
 

@@ -20,10 +20,7 @@ pytestmark = [
 
 JOB: Final = "train-workers-0"
 BASIC: Final[dict[str, Any]] = {"schedulingPolicy": {"basic": {}}}
-FOREIGN: Final = (
-    (SCHEDULING_WORKLOADS, {"podGroupTemplates": [{"name": "own", **BASIC}]}),
-    (POD_GROUPS, BASIC),
-)
+FOREIGN: Final = ((SCHEDULING_WORKLOADS, {"podGroupTemplates": [{"name": "own", **BASIC}]}), (POD_GROUPS, BASIC))
 
 
 async def stored(stage: Stage) -> list[KubeObject]:

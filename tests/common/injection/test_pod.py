@@ -42,8 +42,7 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "program"),
-    [("sidecar", ["/inplace/bin/guard"]), ("supervisor", ["/inplace/bin/inplace-agent", "run"])],
+    ("mode", "program"), [("sidecar", ["/inplace/bin/guard"]), ("supervisor", ["/inplace/bin/inplace-agent", "run"])]
 )
 def test_the_agents_image_is_a_volume_of_the_worker(mode: str, program: list[str]) -> None:
     """Once, at the place where its programs are; the agent's own container needs none."""

@@ -72,11 +72,7 @@ def test_garbage_in_the_status_is_passed_over() -> None:
     assert count_uses(ESCALATION[0], (found,), 1e12) == 1
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=30),
-    st.integers(1, 3),
-    st.integers(1, 40),
-)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=30), st.integers(1, 3), st.integers(1, 40))
 def test_no_window_ever_holds_more_than_its_step_allows(
     waits: list[tuple[int, int]], uses_max: int, window_s: int
 ) -> None:

@@ -70,10 +70,7 @@ def test_patterns_that_do_not_compile_have_the_same_bound() -> None:
 
 def test_a_pass_looks_at_failed_jobs_for_a_bounded_time() -> None:
     """A pass looks at a bounded number of failed Jobs, and decides when all were looked at: any may match rule 1."""
-    world = started(
-        {"action": "FailJobSet", "onJobFailureMessagePatterns": ["xid 79"]},
-        {"action": RESTART_UNCOUNTED},
-    )
+    world = started({"action": "FailJobSet", "onJobFailureMessagePatterns": ["xid 79"]}, {"action": RESTART_UNCOUNTED})
     for name in sorted(world.jobs):
         world.set_job(name, "Failed", message="xid 79" if name == "train-b-1" else "xid 13")
     observed, matches = world.observed(), Matches()

@@ -162,10 +162,7 @@ def test_what_counts_as_a_difference(
     stored: KubeObject, wanted: KubeObject, replaced: bool, change: KubeObject | None
 ) -> None:
     """What the server fills in or drops is no difference, a size is one that can change, and all else is replaced."""
-    base = {
-        "workloadRef": {"workloadName": "w", "templateName": "t"},
-        "schedulingPolicy": {"gang": {"minCount": 2}},
-    }
+    base = {"workloadRef": {"workloadName": "w", "templateName": "t"}, "schedulingPolicy": {"gang": {"minCount": 2}}}
     template = {"schedulingPolicy": {"gang": {"minCount": 2}}, "name": "t"}
     assert is_replaced(base | stored, base | wanted) is replaced
     if change is not None:

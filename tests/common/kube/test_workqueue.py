@@ -28,8 +28,7 @@ pytestmark = pytest.mark.virtual_time
 K = TypeVar("K", bound=Hashable)
 
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
-    max_size=40,
+    st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)), max_size=40
 )
 
 
@@ -382,10 +381,7 @@ async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -
         await working
 
 
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60),
-    st.sets(st.integers(0, 5)),
-)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60), st.sets(st.integers(0, 5)))
 def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_first: set[int]) -> None:
     """With any adds and takes, and keys that change lanes, the queue holds the same keys as a set."""
 

@@ -35,11 +35,7 @@ from inplace.common.protocol.errors import InvariantError
 synced_epochs = st.one_of(st.integers(0, 4), st.just(INT32_MAX), st.just(INT32_MAX - 1))
 views = synced_epochs.flatmap(
     lambda synced: st.builds(
-        View,
-        st.just(synced),
-        st.integers(0, min(synced, 5)),
-        st.sampled_from([True] * 9 + [False]),
-        st.booleans(),
+        View, st.just(synced), st.integers(0, min(synced, 5)), st.sampled_from([True] * 9 + [False]), st.booleans()
     )
 )
 in_place_views = synced_epochs.flatmap(

@@ -33,12 +33,7 @@ CLEAN_AFTER = 2
 class Group:
     """One agent, and a group that follows it."""
 
-    def __init__(
-        self,
-        *,
-        clean_after: int = CLEAN_AFTER,
-        failures: int = 0,
-    ) -> None:
+    def __init__(self, *, clean_after: int = CLEAN_AFTER, failures: int = 0) -> None:
         self.state = PodState(clean_code=CLEAN, clean_after=clean_after, failures=failures)
         self.epoch = 0
         self.starts()

@@ -7,10 +7,7 @@ import pytest
 from inplace.common.bare.record import replace
 from inplace.common.protocol.last_progress import LastProgress, last_progress
 from inplace.common.protocol.rank import RankNumbers
-from inplace.common.protocol.stall import (
-    WorkerEnded,
-    step,
-)
+from inplace.common.protocol.stall import WorkerEnded, step
 from tests.common.protocol.stall_machine import Watchdog, rank
 
 

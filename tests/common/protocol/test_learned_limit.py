@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol.learned_limit import (
-    FACTOR,
-    LIMIT_S_MAX,
-    START_S_MIN,
-    STEP_S_MIN,
-    STEPS_MIN,
-    LearnedLimits,
-)
+from inplace.common.protocol.learned_limit import FACTOR, LIMIT_S_MAX, START_S_MIN, STEP_S_MIN, STEPS_MIN, LearnedLimits
 from inplace.common.protocol.rank import FIRST_STEPS, StallSettings
 from inplace.common.protocol.stall import StallState, WorkerEnded, WorkerStarted, nears_stall, silence, step
 from tests.common.protocol.stall_machine import Watchdog, rank
@@ -124,9 +117,7 @@ def test_a_worker_that_ends_while_it_trains_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds",
-    [range(SEEDS_QUICK), pytest.param(range(SEEDS_QUICK, SEEDS), marks=pytest.mark.slow)],
-    ids=["few", "many"],
+    "seeds", [range(SEEDS_QUICK), pytest.param(range(SEEDS_QUICK, SEEDS), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_healthy_jobs_are_told_of_at_most_once_for_each_new_kind_of_pause(seeds: range) -> None:
     """Evaluations and saves of a job come again and again, each some 30 % longer or shorter: a first one is news."""

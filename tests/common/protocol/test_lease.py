@@ -21,14 +21,7 @@ from inplace.common.protocol.agent import (
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.lease import END_S, LENGTH_S_MAX, LENGTH_S_MIN, fenced_in_s, promised_s, renewed_until_s
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.protocol.pod import (
-    PodState,
-    StartWorker,
-    StopWorker,
-    WorkerExited,
-    WorkerGone,
-    WorkerLife,
-)
+from inplace.common.protocol.pod import PodState, StartWorker, StopWorker, WorkerExited, WorkerGone, WorkerLife
 from inplace.common.protocol.pod import step as step_supervisor
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Shape, Slot

@@ -65,12 +65,7 @@ def test_what_observe_calls_nothing_new_changes_no_decision(shape: Shape, histor
             play(ledger, name, value)
 
 
-@given(
-    st.sampled_from(SHAPES),
-    st.lists(events, max_size=40),
-    st.integers(0, 4),
-    st.sampled_from([0, 1, 3, INT32_MAX]),
-)
+@given(st.sampled_from(SHAPES), st.lists(events, max_size=40), st.integers(0, 4), st.sampled_from([0, 1, 3, INT32_MAX]))
 def test_ledger_agrees_with_the_dumb_one(
     shape: Shape, history: list[tuple[str, object]], uncounted: int, restarts_max: int
 ) -> None:
@@ -120,11 +115,7 @@ def test_status_never_goes_back(shape: Shape, history: list[tuple[str, object]])
         assert decision.deprecated <= decision.synced <= max(ledger.synced, *said, vanished, 0)
 
 
-@given(
-    st.lists(pod_views(), max_size=12, unique_by=lambda pod: pod.uid),
-    statuses,
-    st.randoms(use_true_random=False),
-)
+@given(st.lists(pod_views(), max_size=12, unique_by=lambda pod: pod.uid), statuses, st.randoms(use_true_random=False))
 def test_a_restarted_controller_decides_the_same_in_any_order(
     pods: list[PodView], status: tuple[int, int], random: object
 ) -> None:

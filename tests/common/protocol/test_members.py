@@ -20,11 +20,7 @@ JOB = "workers"
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [
-        (Sizes(2, 2), [0, 0, 2, 2, 2]),
-        (Sizes(1, 3), [0, 1, 2, 3, 3]),
-        (Sizes(1, 4, 2), [0, 0, 2, 2, 4]),
-    ],
+    [(Sizes(2, 2), [0, 0, 2, 2, 2]), (Sizes(1, 3), [0, 1, 2, 3, 3]), (Sizes(1, 4, 2), [0, 0, 2, 2, 4])],
 )
 def test_a_size_fits(sizes: Sizes, expected: list[int]) -> None:
     """The largest size for 0 to 4 slots is the largest one, less a number of steps; below the least there is none."""

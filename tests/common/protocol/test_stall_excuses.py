@@ -6,13 +6,7 @@ import pytest
 
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import StallSettings
-from inplace.common.protocol.stall import (
-    Excused,
-    Silence,
-    StallState,
-    nears_stall,
-    step,
-)
+from inplace.common.protocol.stall import Excused, Silence, StallState, nears_stall, step
 from tests.common.protocol.stall_machine import BOTH, TEN, Watchdog, rank
 
 

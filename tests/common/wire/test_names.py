@@ -30,12 +30,7 @@ pairs = st.integers(0, INT32_MAX).flatmap(lambda synced: st.tuples(st.just(synce
 digits = st.text("0123456789", max_size=12)
 texts = st.one_of(st.text(max_size=12), digits, st.integers().map(str), st.from_regex(r"[+-]?\d{1,12}\s?"))
 json_values = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False),
-    st.text(max_size=5),
-    st.lists(st.integers()),
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.lists(st.integers())
 )
 
 
@@ -93,8 +88,7 @@ def test_parse_int32_takes_text_alone(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "abc", "-1", "+1", "0", "2147483648", "1e3", " 1", "1 ", "\uff11", "\u0661", "0x1", "9" * 5000],
+    "text", ["", "abc", "-1", "+1", "0", "2147483648", "1e3", " 1", "1 ", "\uff11", "\u0661", "0x1", "9" * 5000]
 )
 def test_bad_announcements_name_the_key(text: str) -> None:
     """The message says which annotation, what was expected and what was seen, in bounded length."""

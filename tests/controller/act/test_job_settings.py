@@ -356,12 +356,7 @@ async def test_the_depth_is_said_on_the_jobset(
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("said", "copies", "has_rules"),
-    [
-        ("v1.30.4", True, False),
-        ("v1.35.2-gke.1", False, False),
-        ("v1.36.0", False, True),
-        ("", False, True),
-    ],
+    [("v1.30.4", True, False), ("v1.35.2-gke.1", False, False), ("v1.36.0", False, True), ("", False, True)],
 )
 async def test_agents_are_added_as_the_server_has_features_for_them(said: str, copies: bool, has_rules: bool) -> None:
     """A server that is away is asked again; one that tells no version is taken for a new one."""

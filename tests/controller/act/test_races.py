@@ -263,13 +263,7 @@ async def test_garbage_in_every_label_and_annotation_of_the_pods(phase: str) -> 
     """Garbage in a Pod's metadata breaks no pass; agents that announce again bring the group up."""
     rig = Rig()
     garbage: dict[str, Any] = dict.fromkeys(
-        (
-            wire.JOBSET_UID,
-            wire.JOB_INDEX,
-            wire.REPLICATED_JOB_NAME,
-            wire.JOB_COMPLETION_INDEX,
-            wire.RESTART_ATTEMPT,
-        ),
+        (wire.JOBSET_UID, wire.JOB_INDEX, wire.REPLICATED_JOB_NAME, wire.JOB_COMPLETION_INDEX, wire.RESTART_ATTEMPT),
         "not.a-number",
     )
     async with playing(rig) as player:

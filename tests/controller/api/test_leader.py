@@ -82,12 +82,7 @@ class Candidate:
         self.transport = FaultyTransport(server, self.clock)
         self.client = KubeClient(self.transport, user_agent=identity, field_manager=identity)
         self.elector = Elector(
-            self.client,
-            identity,
-            *LEASE,
-            clock=self.clock,
-            rng=Random(hash(identity)),
-            log=structlog.get_logger(),
+            self.client, identity, *LEASE, clock=self.clock, rng=Random(hash(identity)), log=structlog.get_logger()
         )
         self.lost: list[str] = []
 

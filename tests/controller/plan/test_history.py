@@ -70,8 +70,7 @@ TIED = FurthestBehind(("q", "p"), 2, LastProgress(30, 6.0), "n2")
 
 
 @pytest.mark.parametrize(
-    ("silent", "kept"),
-    [(HUNG, ("q", "n2", "Stalled", 29)), (TIED, ("", "", "", 30)), (None, ("", "", "", None))],
+    ("silent", "kept"), [(HUNG, ("q", "n2", "Stalled", 29)), (TIED, ("", "", "", 30)), (None, ("", "", "", None))]
 )
 def test_a_hang_is_that_of_the_pod_that_was_silent_first(
     silent: FurthestBehind | None, kept: tuple[str, str, str, int | None]

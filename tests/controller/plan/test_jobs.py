@@ -51,12 +51,7 @@ def test_members_on_the_pods_of_a_manifest_mean_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "dns", "hosts"),
-    [
-        (1, True, "train-workers-0-*.train"),
-        (1, False, "*"),
-        (3, True, "2/train-workers-*-0.train"),
-        (3, False, "2/*"),
-    ],
+    [(1, True, "train-workers-0-*.train"), (1, False, "*"), (3, True, "2/train-workers-*-0.train"), (3, False, "2/*")],
 )
 def test_pods_of_a_group_with_spares_know_all_host_names(replicas: int, dns: bool, hosts: str) -> None:
     """Where whole Jobs play ranks these are the names of first Pods, behind the Job's own index."""
@@ -119,9 +114,7 @@ def test_each_pod_learns_its_place_in_the_herd() -> None:
 def test_our_keys_win_and_the_users_stay() -> None:
     """The user's labels stay at their place; ours win a clash; a template's name is ignored."""
     manifest = changed(
-        jobset(),
-        "spec.replicatedJobs.0.template.metadata",
-        {"name": "x", "labels": {"team": "a", wire.JOB_INDEX: "9"}},
+        jobset(), "spec.replicatedJobs.0.template.metadata", {"name": "x", "labels": {"team": "a", wire.JOB_INDEX: "9"}}
     )
     manifest = changed(manifest, "spec.replicatedJobs.0.template.spec.template.metadata", {"labels": {"tier": "b"}})
     built = job(manifest)
@@ -155,11 +148,7 @@ def test_defaults_of_the_webhook_that_we_do_not_have() -> None:
 
 def test_what_the_user_says_is_not_defaulted() -> None:
     """NonIndexed, Never and DNS off stay as they are."""
-    spec = {
-        "completionMode": "NonIndexed",
-        "parallelism": 3,
-        "template": {"spec": {"restartPolicy": "Never"}},
-    }
+    spec = {"completionMode": "NonIndexed", "parallelism": 3, "template": {"spec": {"restartPolicy": "Never"}}}
     manifest = jobset(
         strategy=None, jobs=[{"name": "a", "template": {"spec": spec}}], network={"enableDNSHostnames": False}
     )

@@ -120,9 +120,7 @@ def test_claims_come_before_jobs() -> None:
     assert action.manifest["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     world.settle()
     pods = {name: job["spec"]["template"]["spec"] for name, job in world.jobs.items()}
-    assert pods["train-a-0"]["volumes"] == [
-        {"name": "cache", "persistentVolumeClaim": {"claimName": "cache-train"}},
-    ]
+    assert pods["train-a-0"]["volumes"] == [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache-train"}}]
     assert "volumes" not in pods["train-b-0"]
 
 

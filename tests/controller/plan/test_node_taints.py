@@ -27,14 +27,7 @@ def pod(**spec: Any) -> Pod:
     return lone_pod(metadata={"labels": LABELS}, spec=PINNED | spec, status={"phase": "Running"})
 
 
-def planned(
-    failed: Pod | None,
-    *,
-    bad: str = "1",
-    topology: Any = TOPOLOGY,
-    may: bool = True,
-    synced: int = 1,
-) -> Plan:
+def planned(failed: Pod | None, *, bad: str = "1", topology: Any = TOPOLOGY, may: bool = True, synced: int = 1) -> Plan:
     """Return the plan of the pass that sees the failure; `synced` is 2 where all announced already."""
     wanted = changed(jobset(restarts_max=9), "metadata.annotations", {wire.NODES: bad})
     wanted = changed(wanted, "spec.replicatedJobs.0.template.spec.template.metadata", {"annotations": topology})

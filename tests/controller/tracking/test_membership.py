@@ -69,10 +69,7 @@ def filled(**status: Any) -> World:
 async def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
     """A status update of a running group's Pod causes no pass."""
     world = filled()
-    status = {
-        "phase": "Running",
-        "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}],
-    }
+    status = {"phase": "Running", "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}]}
     world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
     assert world.woken == []
     world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))

@@ -77,11 +77,7 @@ class Kubectl:
         """Start kubectl and return its process."""
         assert KUBECTL is not None
         return await asyncio.create_subprocess_exec(
-            KUBECTL,
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment,
+            KUBECTL, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=self._environment
         )
 
     async def run(self, *arguments: str) -> str:

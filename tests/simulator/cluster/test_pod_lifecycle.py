@@ -19,12 +19,7 @@ RESTART_ALL = [
 def training_pod(**spec: Any) -> dict[str, Any]:
     """Return a Pod with the agent as a sidecar whose startup probe is the barrier, and a worker."""
     probe = {"httpGet": {"path": "/barrier-is-lifted", "port": 8080}, "periodSeconds": 1}
-    agent = {
-        "name": "agent",
-        "restartPolicy": "Always",
-        "restartPolicyRules": RESTART_ALL,
-        "startupProbe": probe,
-    }
+    agent = {"name": "agent", "restartPolicy": "Always", "restartPolicyRules": RESTART_ALL, "startupProbe": probe}
     worker = {"name": "worker", "restartPolicy": "Never", "restartPolicyRules": RESTART_ALL[:1]}
     return {"spec": {"restartPolicy": "Never", "initContainers": [agent], "containers": [worker]} | spec}
 
@@ -196,8 +191,7 @@ def test_a_failed_startup_probe_kills_and_restarts() -> None:
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["exit agent", "exit worker", "lift", "unhealthy", "tick"]),
-        st.sampled_from([0, 1, 88, 137]),
+        st.sampled_from(["exit agent", "exit worker", "lift", "unhealthy", "tick"]), st.sampled_from([0, 1, 88, 137])
     ),
     max_size=40,
 )
