@@ -69,8 +69,8 @@ def restarts_of(status: Mapping[str, Any]) -> tuple[PastRestart, ...]:
 def suspected(restarts: Iterable[PastRestart], policy: BadNodes, now: str) -> Records:
     """Return the nodes on which workers failed first in the window, as the restarts tell; the last one at the end.
 
-    Bad is a node with so many first failures only if no two other nodes together had as many: a script that fails
-    wherever it runs blames no node.
+    A node is bad if it has enough first failures, and more than all other nodes together: a script that fails wherever
+    it runs blames no node.
     """
     now_s = unix_time(now) or 0.0
     recent = [past for past in restarts if _is_of_its_node(past) and _age_s(past, now_s) <= policy.window_s]
