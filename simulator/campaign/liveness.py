@@ -55,7 +55,8 @@ async def restart_cheaply(world: World) -> float | None:
     """Let one more worker die without other faults; check the requests of the restart and return its seconds.
 
     One watch and one patch for each Pod. One patch more for the Pod that tells of the death: below a guard, and where a
-    worker that fails again gets clean containers.
+    worker that fails again gets clean containers. And one more for each Pod whose rank a spare took, because its node
+    is bad: it has announced the epoch that began without it, and waits for the next one.
 
     None: the group has ended, or a half-open watch is still about to disturb it.
 
@@ -70,7 +71,7 @@ async def restart_cheaply(world: World) -> float | None:
         return None
     before = dict(world.network.requests)
     epoch = epochs_of(world)[0]
-    victim = next(iter(world.machine.workers.values()))
+    victim, ran = next(iter(world.machine.workers.values())), _agents_that_run(world)
     world.judge.note_cause()
     began_s = world.now_s
     victim.end(1)
@@ -82,11 +83,17 @@ async def restart_cheaply(world: World) -> float | None:
     # A controller that is new skips an epoch with spares, where a member did not say that it ran (docs/adr/0107).
     rounds = epochs_of(world)[0] - epoch if world.scenario.members is not None else 1
     tells = agent_client(victim.pod) if world.scenario.mode.is_guarded else ""
+    replaced = ran - _agents_that_run(world) if world.scenario.members is not None else set[str]()
     for (client, method), count in world.network.requests.items():
-        cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
+        more = ((client == tells) + (client in replaced)) * (method == "PATCH")
+        cost = count - before.get((client, method), 0) - more
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > rounds:
             raise ViolationError(L2, f"{client} sent {cost} of {method}")
     return took_s
+
+
+def _agents_that_run(world: World) -> set[str]:
+    return {agent_client(training.pod) for training in world.machine.workers.values()}
 
 
 def is_together(world: World) -> bool:
