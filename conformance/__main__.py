@@ -113,6 +113,9 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds after which nothing more is expected")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    asked, half = (controllers.CASES, "a controller") if options.agent is None else (agents.CASES, "an agent")
+    if others := [name for name in options.case or () if name not in asked]:
+        parser.error(f"--case: expected cases of {half}, saw {', '.join(others)}; --agent chooses which half is asked")
     try:
         results = asyncio.run(run(options))
     except RefusalError as refusal:

@@ -53,11 +53,8 @@ class Agents:
     @asynccontextmanager
     async def running(self, group: Group, pod: str) -> AsyncIterator[Agent]:
         """Run an agent for a Pod; end it with the block."""
-        with tempfile.TemporaryDirectory(prefix="kep467-") as folder, socket.socket() as held:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", 0))
-            port: int = held.getsockname()[1]
-            held.close()
+        port = _free_port()
+        with tempfile.TemporaryDirectory(prefix="kep467-") as folder:
             await self._write_account(group, Path(folder))
             process = await asyncio.create_subprocess_exec(
                 *("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--"),
@@ -97,6 +94,12 @@ class Agents:
         }
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        return port
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An agent that runs."""
@@ -122,6 +125,12 @@ class Agent:
     async def lifts(self) -> None:
         """Wait until the barrier answers 200."""
         await self.group.soon(self.is_lifted, "a barrier that answers 200", self._seen)
+
+    async def begins(self) -> None:
+        """Take it, of a new JobSet, through its first barrier."""
+        await self.announces(0)
+        await self.group.write_status(current=0)
+        await self.lifts()
 
     async def stays_closed(self) -> None:
         """Look for QUIET_S that the barrier does not answer 200."""
@@ -182,17 +191,13 @@ async def the_first_attempt_is_0(agents: Agents, group: Group) -> None:
 async def the_barrier_lifts_at_its_attempt(agents: Agents, group: Group) -> None:
     """It answers 200 once its attempt is current."""
     async with agents.running(group, await _pod(group)) as agent:
-        await agent.announces(0)
-        await group.write_status(current=0)
-        await agent.lifts()
+        await agent.begins()
 
 
 async def a_previous_attempt_ends_it(agents: Agents, group: Group) -> None:
     """It exits with the code it was given once its attempt is a previous one, also behind its barrier."""
     async with agents.running(group, await _pod(group)) as agent:
-        await agent.announces(0)
-        await group.write_status(current=0)
-        await agent.lifts()
+        await agent.begins()
         await group.write_status(current=0, previous=0)
         await agent.ends(RESTART_CODE)
 
@@ -220,9 +225,7 @@ async def a_second_process_announces_the_next_attempt(agents: Agents, group: Gro
     """What kubelet starts after the exit announces one more than the first process."""
     pod = await _pod(group)
     async with agents.running(group, pod) as agent:
-        await agent.announces(0)
-        await group.write_status(current=0)
-        await agent.lifts()
+        await agent.begins()
         await group.write_status(current=0, previous=0)
         await agent.ends(RESTART_CODE)
     async with agents.running(group, pod) as agent:
@@ -235,9 +238,7 @@ async def a_worker_that_died_alone_is_told(agents: Agents, group: Group) -> None
     """An agent that is killed with its container announces the next attempt when it starts again."""
     pod = await _pod(group)
     async with agents.running(group, pod) as agent:
-        await agent.announces(0)
-        await group.write_status(current=0)
-        await agent.lifts()
+        await agent.begins()
     async with agents.running(group, pod) as agent:
         await agent.announces(1)
         await agent.stays_closed()

@@ -80,6 +80,14 @@ async def test_a_program_that_does_nothing_passes_nothing(plane: ControlPlane) -
     assert await failed(plane, "--agent", "/bin/true", patience_s="1") == set(agents.CASES)
 
 
+async def test_a_case_of_the_other_half_is_refused() -> None:
+    """It would ask for nothing, and nothing would fail."""
+    words = ("-m", "conformance", "--kubeconfig", "none", "--case", next(iter(agents.CASES)))
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
+    _, err = await process.communicate()
+    assert (process.returncode, "expected cases of a controller" in err.decode()) == (2, True)
+
+
 async def test_the_page_has_each_case() -> None:
     """With what it asks for, and who fails it."""
     for name, case in (*controllers.CASES.items(), *agents.CASES.items()):
