@@ -90,7 +90,7 @@ class WorkerOptions:
         clean: what is removed after each run: paths, `ipc`, `off`.
         stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
-        step_pattern: what stands before and after a step in the worker's output; None: it is not looked at.
+        step_pattern: the text before and after a step in the worker's output; None: the output is not searched.
         save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
@@ -218,7 +218,7 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
 
 
 def _step_pattern(name: str, text: str) -> tuple[bytes, bytes]:
-    """Return what stands before and after a step; raise ArgumentsError at anything else."""
+    """Return the text before and after %d; raise ArgumentsError where there is no %d, or a text is too long."""
     before, found, after = text.partition("%d")
     parts = before.encode(), after.encode()
     if not found or not parts[0] or max(map(len, parts)) > PATTERN_BYTES_MAX or "%d" in after:

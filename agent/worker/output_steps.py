@@ -1,5 +1,5 @@
 """
-Read steps from what a worker writes: `--step-pattern "step=%d"`, for a script that nobody wants to change.
+Read steps from what a worker writes: `--step-pattern "step=%d"`, for a script that calls no inplace.progress.
 
 A pattern is text before and after a number. It is no regular expression: a chunk costs one search for the text before
 the number, from its end, and LOOKS_MAX at most where no number follows. The newest number of a chunk is written into
@@ -36,7 +36,7 @@ class OutputSteps:
         self._lock = allocate_lock()
 
     def begin(self, folder: str) -> None:
-        """Begin a run whose ranks tell their steps in a folder; "": nobody looks."""
+        """Begin a run whose ranks tell their steps in a folder; "": its output is not looked at."""
         with self._lock:
             self._rests.clear()
             self._folder, self.problem = folder, ""
