@@ -364,7 +364,7 @@ class MemberLedger(Ledger):
     def _note_gone(self, record: Record) -> None:
         """Note what a Pod had announced of which nobody knows what still runs."""
         epoch = max(record.epoch or 0, record.pod.epoch or 0)
-        if record.expected and epoch > 0:
+        if epoch > 0:
             self._gone.add((record.pod.slot, epoch))
 
     def _find_lost(self) -> tuple[int, int] | None:

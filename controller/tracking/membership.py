@@ -31,7 +31,7 @@ from inplace.controller.tracking.counts import GroupCount, current, division, re
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.memories import NameReferences
-from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, read_pod
+from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, labelled_place, read_pod
 from inplace.controller.tracking.scope_ledger import ScopeLedger
 from inplace.controller.tracking.signs import corrected, seconds_since, sign_of, with_exit
 from inplace.controller.tracking.spares import FirstSight
@@ -310,7 +310,7 @@ class Membership:
         return group, scope_ledger, reading
 
     def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
-        """Find them for a Pod whose Job is unknown; it is in no slot."""
+        """Find them for a Pod whose Job is unknown, as it may be deleted: its labels tell its slot."""
         home, labels = self._home_of.get(pod.metadata.uid), pod.metadata.labels
         uid = home.jobset_uid if home is not None else (labels.jobset_uid if labels is not None else None)
         group = self._owned_by((pod.metadata.namespace, uid or ""))
@@ -318,7 +318,7 @@ class Membership:
             return None, None, Reading(None)
         replicated_job = labels.replicated_job if labels is not None else None
         scope_ledger = group.ledgers.get(home.name) if home is not None else group.ledger_of(replicated_job)
-        return group, scope_ledger, read_pod(pod, NOWHERE, current=False)
+        return group, scope_ledger, read_pod(pod, labelled_place(pod), current=False)
 
     def _job_of(self, pod: Pod, job_uid: str) -> Job | None:
         """Return the Job that controls a Pod; None when it is unknown, or is in another namespace."""

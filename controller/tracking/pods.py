@@ -202,6 +202,17 @@ def fenced_within_s(pod: Pod) -> int | None:
         return None
 
 
+def labelled_place(pod: Pod) -> tuple[str, int]:
+    """Return (replicatedJob, job index) as a Pod's own labels tell them; NOWHERE where they do not."""
+    labels = pod.metadata.labels
+    if labels is None or labels.replicated_job is None or labels.job_index is None:
+        return NOWHERE
+    try:
+        return labels.replicated_job, wire.parse_int32(labels.job_index, wire.JOB_INDEX, least=0)
+    except RemoteProtocolError:
+        return NOWHERE
+
+
 def _completion_index(pod: Pod) -> int:
     """Read the completion index: the label, or the annotation if the label is broken."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations

@@ -217,6 +217,23 @@ def test_a_job_that_shrinks_still_doubts_the_worker_that_nobody_saw_end() -> Non
     assert ledger.decide(restarts_max=9).members == Members(2, 1, seen=6, pods=1)
 
 
+def test_a_pod_outside_the_shape_may_still_wait_at_the_barrier() -> None:
+    """It went while its slot was not expected. Both may come back, so the epoch that it announced is skipped."""
+    ledger = ledger_of(3, Sizes(1, 2))
+    ledger.learn(1, 0, Members(1, 2, seen=3))
+    ledger.observe(PodView("uid-2", Slot(JOB, 0, 2), 2, version=4))
+    ledger.reshape(Shape({JOB: (1, 2)}))
+    ledger.vanish("uid-2")
+    ledger.reshape(Shape({JOB: (1, 3)}))
+    ledger.observe(PodView("uid-0", Slot(JOB, 0, 0), 2, version=5))
+    ledger.observe(PodView("new-2", Slot(JOB, 0, 2), 2, version=6))
+    ledger.observe(PodView("uid-1", Slot(JOB, 0, 1), life=PodLife.SUCCEEDED, version=7))
+    decision = ledger.decide(restarts_max=9)
+    assert (decision.synced, decision.deprecated) == (2, 2)
+    assert decision.members is not None
+    assert decision.members.skipped
+
+
 def test_a_job_that_grows_lost_nobody() -> None:
     """Its new slots are empty until Pods come; the first one that announces ends the epoch, as without spares."""
     ledger = MemberLedger(Shape({JOB: (2, 1)}), sizes=Sizes(1, 1))

@@ -108,6 +108,24 @@ async def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
     assert world.decided() == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("index", "in_the_way"), [("0", ["p1"]), ("1", ["p0", "p1"]), ("x", ["p0", "p1"]), (None, ["p0", "p1"])]
+)
+async def test_a_pod_whose_job_is_gone_is_in_the_slot_that_its_labels_name(
+    index: str | None, in_the_way: list[str]
+) -> None:
+    """In a group with spares its worker may wait for an epoch unseen: then what counts is which slot it has."""
+    world = filled()
+    labels = {wire.JOBSET_UID: "js", wire.REPLICATED_JOB_NAME: "workers", wire.JOB_COMPLETION_INDEX: "0"}
+    labels |= {wire.JOB_INDEX: index} if index is not None else {}
+    world.membership.job_changed(make_job(), None)
+    leaving = make_pod(0, 1, metadata={"labels": labels, "deletionTimestamp": NOW})
+    world.membership.pod_changed(make_pod(0, 1), leaving)
+    group = world.membership.get(("default", "train"))
+    assert group is not None
+    assert group.ledgers[WHOLE].ledger.names_in_the_way().get("ghost", []) == in_the_way
+
+
 async def test_a_job_of_an_earlier_restart_does_not_count() -> None:
     """When status.restarts grows, the Pods of the old Jobs count as leaving at once."""
     world = filled()
