@@ -55,8 +55,9 @@ async def restart_cheaply(world: World) -> float | None:
     """Let one more worker die without other faults; check the requests of the restart and return its seconds.
 
     One watch and one patch for each Pod. One patch more for the Pod that tells of the death: below a guard, and where a
-    worker that fails again gets clean containers. And one more for each Pod whose rank a spare took, because its node
-    is bad: it has announced the epoch that began without it, and waits for the next one.
+    worker that fails again gets clean containers. One more for each Pod whose rank a spare took, because its node is
+    bad: it has announced the epoch that began without it, and waits for the next one. And one more for each Pod whose
+    last patch got no answer because of a fault: it is sent again.
 
     None: the group has ended, or a half-open watch is still about to disturb it.
 
@@ -69,7 +70,7 @@ async def restart_cheaply(world: World) -> float | None:
     await until(world, lambda: all_watch(world) or bool(terminal(world)), TOGETHER_S, L1)
     if terminal(world) or not is_together(world):
         return None
-    before = dict(world.network.requests)
+    before, unanswered = world.network.requests.copy(), world.network.unanswered.copy()
     epoch = epochs_of(world)[0]
     victim, ran = next(iter(world.machine.workers.values())), _agents_that_run(world)
     world.judge.note_cause()
@@ -84,9 +85,9 @@ async def restart_cheaply(world: World) -> float | None:
     rounds = epochs_of(world)[0] - epoch if world.scenario.members is not None else 1
     tells = agent_client(victim.pod) if world.scenario.mode.is_guarded else ""
     replaced = ran - _agents_that_run(world) if world.scenario.members is not None else set[str]()
-    for (client, method), count in world.network.requests.items():
-        more = ((client == tells) + (client in replaced)) * (method == "PATCH")
-        cost = count - before.get((client, method), 0) - more
+    for what, count in (world.network.requests - before).items():
+        client, method = what
+        cost = count - ((client == tells) + (client in replaced)) * (method == "PATCH") - (what in unanswered)
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > rounds:
             raise ViolationError(L2, f"{client} sent {cost} of {method}")
     return took_s

@@ -111,6 +111,12 @@ class MemberRules:
             return  # no spares: a list says only from which step all go on
         group.sizes |= sizes_of(jobset)
         now_s, (synced, deprecated) = asyncio.get_running_loop().time(), after
+        # The write that ends the epoch may also begin the next one, where all have announced that meanwhile.
+        if deprecated > before[1] and deprecated == before[0] and _trigger(jobset) == EXCHANGED:
+            group.exchanged.add(deprecated)
+            left_s = group.synced_s + policy_of(jobset).wait_s - now_s
+            if exact and left_s > TOLERANCE_S and now_s - self._left_s > NODES_S:
+                self._breaks(M4, f"epoch {deprecated} ended {left_s:.3f} s too early")
         if synced > before[0]:
             group.synced_s = now_s
             if synced > deprecated:
@@ -119,11 +125,6 @@ class MemberRules:
                 group.exchanged.add(synced)  # it is skipped, and the restart goes on
         elif members is not None and members.epoch == synced and group.lists.get(synced, members) != members:
             self._breaks(M3, f"{group.lists[synced]} became {members}")
-        if deprecated > before[1] and deprecated == synced == before[0] and _trigger(jobset) == EXCHANGED:
-            group.exchanged.add(deprecated)
-            left_s = group.synced_s + policy_of(jobset).wait_s - now_s
-            if exact and left_s > TOLERANCE_S and now_s - self._left_s > NODES_S:
-                self._breaks(M4, f"epoch {deprecated} ended {left_s:.3f} s too early")
 
     def has_exchanged(self, jobset: KubeObject, synced: int) -> bool:
         """Say whether the epoch before S ended so that spares become members."""

@@ -9,7 +9,8 @@ program can know.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -90,9 +91,8 @@ class Network:
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)  # clients that always go to the same server
-    requests: dict[tuple[str, str], int] = field(
-        default_factory=dict
-    )  # by (client, method); a watch is a WATCH, a notice a NOTICE
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)  # by client and method, WATCH or NOTICE
+    unanswered: set[tuple[str, str]] = field(default_factory=set)  # of these, whose last request got no answer yet
 
     def transport(self, client: str, user: str) -> NetworkTransport:
         """Return a client's connections."""
@@ -166,11 +166,14 @@ class NetworkTransport(InMemoryTransport):
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request and return its whole answer."""
+        what = self._client, _method_of(request)
+        self._network.unanswered.add(what)
         try:
             answer = await super().request(request, timeout_s=timeout_s)
         except TransportTimeoutError:
             self._network.reconnect(self._client)
             raise
+        self._network.unanswered.discard(what)
         self._network.on_arrival(request, answer.body)
         return answer
 
@@ -203,9 +206,7 @@ class NetworkTransport(InMemoryTransport):
         process = current_process()
         if process is not None and not process.alive:
             raise TransportError("the process is dead", sent=False)
-        method = "WATCH" if "watch=" in request.path else request.method
-        method = "NOTICE" if method == "PATCH" and _NOTICE in request.body else method
-        network.requests[client, method] = network.requests.get((client, method), 0) + 1
+        network.requests[client, _method_of(request)] += 1
         network.on_send(request)
         disturbance = network.caught(client, request, server, delivery=False)
         effect = disturbance.effect if disturbance is not None else None
@@ -250,6 +251,12 @@ class NetworkTransport(InMemoryTransport):
         if is_write and process is not None and process.alive:
             network.on_write(self._client, request, "after")
         return answer
+
+
+def _method_of(request: Request) -> str:
+    if "watch=" in request.path:
+        return "WATCH"
+    return "NOTICE" if request.method == "PATCH" and _NOTICE in request.body else request.method
 
 
 class _Deliveries:
@@ -324,14 +331,10 @@ class _Deliveries:
             case DisturbanceKind.CUT_SHORT:
                 yield chunk[: len(chunk) // 2]
                 raise TransportError("connection reset inside a line", sent=True)
-            case DisturbanceKind.NO_BOOKMARK if all(b'"BOOKMARK"' in line for line in _lines(chunk)):
+            case DisturbanceKind.NO_BOOKMARK if all(b'"BOOKMARK"' in line for line in chunk.splitlines()):
                 return
             case _:
                 yield chunk
 
 
 GONE_LINE = msgspec.json.encode({"type": "ERROR", "object": msgspec.json.decode(refusal(410, "Expired").body)}) + b"\n"
-
-
-def _lines(chunk: bytes) -> Iterator[bytes]:
-    return (line for line in chunk.split(b"\n") if line)

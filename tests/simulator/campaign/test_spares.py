@@ -27,7 +27,8 @@ from tests.planted.mistake import Mistake, instead_of, planted
 from tests.simulator.campaign.properties import properties
 from tests.simulator.campaign.test_judge import UID, Bench, judged, pod
 
-GROUP: Final = Scenario(pods_per_job=3, mode=Mode.SUPERVISOR, members=MemberPolicy(Sizes(1, 2), wait_s=5))
+WAIT_S: Final = 5
+GROUP: Final = Scenario(pods_per_job=3, mode=Mode.SUPERVISOR, members=MemberPolicy(Sizes(1, 2), wait_s=WAIT_S))
 PLAYS: Final = PlayedRank(0, 2)
 
 
@@ -107,6 +108,16 @@ async def for_a_spare(bench: Bench) -> None:
     write(bench, 2, 1, "v1,epoch=2,size=2,0=2,seen=9")
 
 
+async def at_once(bench: Bench) -> None:
+    """End an epoch for spares, and begin the next one in the same write; it is no counted restart."""
+    await good(bench)
+    await asyncio.sleep(WAIT_S)
+    bench.judge.worker_stopped(pod(1))
+    bench.judge.worker_stopped(pod(2))
+    bench.announce(2, 1, 2)
+    write(bench, 2, 1, "v1,epoch=2,size=2,seen=9", "members")
+
+
 BROKEN: Final = [
     (without_a_list, member_rules.M1),
     (with_too_many, member_rules.M1),
@@ -125,9 +136,10 @@ def test_a_broken_rule_is_found(story: Callable[[Bench], Any], rule: str) -> Non
     assert violation.rule == rule
 
 
-def test_a_good_start_breaks_nothing() -> None:
-    """Members that play their ranks, and a spare that announces the next epoch, are as they should be."""
-    assert judged(good) is None
+@pytest.mark.parametrize("story", [good, at_once])
+def test_a_good_story_breaks_nothing(story: Callable[[Bench], Any]) -> None:
+    """Members that play their ranks, and a spare that announces the next epoch or takes a rank, break no rule."""
+    assert judged(story) is None
 
 
 def _lost_if_empty(original: Callable[..., bool], self: MemberLedger) -> bool:
