@@ -31,7 +31,7 @@ from inplace.controller.tracking.counts import GroupCount, current, division, re
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.memories import NameReferences
-from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, labelled_place, read_pod
+from inplace.controller.tracking.pods import Reading, account_of, fenced_within_s, labelled_place, read_pod
 from inplace.controller.tracking.scope_ledger import ScopeLedger
 from inplace.controller.tracking.signs import corrected, seconds_since, sign_of, with_exit
 from inplace.controller.tracking.spares import FirstSight
@@ -193,9 +193,9 @@ class Membership:
         """Return who counts a Pod."""
         return self._home_of.get(pod_uid)
 
-    def pod_of(self, job: Job, uid: str) -> Pod | None:
-        """Return one Pod that a Job controls."""
-        return self._pods_of.get(job.metadata.uid, {}).get(uid)
+    def pod_of(self, uid: str) -> Pod | None:
+        """Return one Pod, also of a Job that is gone; O(Jobs)."""
+        return next((pods[uid] for pods in self._pods_of.values() if uid in pods), None)
 
     def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
         """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""
@@ -299,11 +299,12 @@ class Membership:
         group = self._owned_by(_owner_of(job))
         if group is None:
             return None, None, Reading(None)
-        place = group.jobset.places.get(job.metadata.name, NOWHERE)
+        expected = group.jobset.places.find(job.metadata.name)
+        place = expected or labelled_place(pod)  # a slot that is not expected now may be again
         if place[0] in group.jobset.opted_out:
             return group, None, Reading(None)
         jobset, uid = group.jobset, pod.metadata.uid
-        counts = is_current(jobset, job) and uid not in jobset.replaced_pods
+        counts = expected is not None and is_current(jobset, job) and uid not in jobset.replaced_pods
         scope_ledger = group.ledger_of(place[0])
         has_spares = scope_ledger is not None and scope_ledger.members is not None
         reading = read_pod(pod, place, current=counts, annotations=jobset.annotations, has_spares=has_spares)

@@ -79,7 +79,7 @@ def _missing(
     jobs = membership.jobs_of(group.jobset)
     for slot, uids in scope_ledger.ledger.absent(epoch, arrived):
         job = jobs.get(_job_name(group, slot))
-        pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
+        pods = [pod for uid in uids if (pod := membership.pod_of(uid)) is not None]
         members = scope_ledger.members
         if members is not None and slot in members.doubted:
             words = "a worker of it may still run, for at most"
@@ -118,9 +118,9 @@ def why_absent(job: Job | None, pods: Sequence[Pod], promises: Mapping[str, int]
         pods: in the slot.
         promises: within how many seconds workers end, by the UID of their Pod (`controller.tracking.memories`).
     """
-    if job is None:
-        return "its job does not exist"
     if not pods:
+        if job is None:
+            return "its job does not exist"
         return "no pod: its job is being deleted" if job.is_leaving else NO_POD
     for pod in pods:
         if (promised := promises.get(pod.metadata.uid)) is not None:
@@ -128,7 +128,10 @@ def why_absent(job: Job | None, pods: Sequence[Pod], promises: Mapping[str, int]
             return f"waits at most {promised} s for the fence of pod {pod.metadata.name}{where}"[:WORDS_MAX]
     if len(pods) > 1:
         return f"{len(pods)} pods, of which one must go first"
-    return _of_pod(pods[0])[:WORDS_MAX]
+    (pod,) = pods
+    is_of_job = job is not None and pod.job_uid == job.metadata.uid
+    words = "" if is_of_job else f"its job is gone, but not yet pod {pod.metadata.name}: "
+    return f"{words}{_of_pod(pod)}"[:WORDS_MAX]
 
 
 def _of_pod(pod: Pod) -> str:
