@@ -33,7 +33,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.figures import Figures, flags
-from benchmarks.frameworks import PODS, RESUMED, STANDBY, STEP, Group, in_pods, keep_in_memory
+from benchmarks.systems import PODS, RESUMED, STANDBY, STEP, Group, in_pods, keep_in_memory
 from testbed.frameworks.ranks import trainers
 
 RANK: Final = "benchmarks.resume_rank"

@@ -26,8 +26,8 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.figures import flags
-from benchmarks.frameworks import PODS, Group, in_pods
 from benchmarks.stalls import pod_of
+from benchmarks.systems import PODS, Group, in_pods
 from inplace.common.jobset.notices import GroupNotice, notices_of
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode

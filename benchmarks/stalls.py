@@ -29,7 +29,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.figures import flags
-from benchmarks.frameworks import PODS, STEPS_BETWEEN, Group, in_pods
+from benchmarks.systems import PODS, STEPS_BETWEEN, Group, in_pods
 from inplace.common.jobset.furthest_behind import silent_of_entry
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire

@@ -10,7 +10,7 @@ from pathlib import Path
 from inplace.simulator.cluster import reaper
 
 REPOSITORY = Path(__file__).parents[2]
-LAUNCHERS = ("torchrun", "inplace-agent", "guard")
+LAUNCHERS = ("torchrun", "dlrover-run", "nvidia_resiliency_ext.fault_tolerance.launcher", "inplace-agent", "guard")
 
 
 def rank_variables(rank: int, *, world: int, port: int, checkpoints: Path) -> dict[str, str]:

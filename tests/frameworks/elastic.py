@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.frameworks import PODS, in_pods
+from benchmarks.systems import PODS, in_pods
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster

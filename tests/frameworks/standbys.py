@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from benchmarks.frameworks import PODS, STANDBY, in_pods, keep_in_memory
 from benchmarks.resume import gone_on_from, made
+from benchmarks.systems import PODS, STANDBY, in_pods, keep_in_memory
 
 
 async def restart_with_standbys(folder: Path, framework: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.frameworks import PODS
+from benchmarks.systems import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.frameworks import STANDBY, Group, in_pods, keep_in_memory
+from benchmarks.systems import STANDBY, Group, in_pods, keep_in_memory
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import parse_last_progress

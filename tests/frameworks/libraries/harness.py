@@ -30,7 +30,7 @@ from random import Random
 from typing import Any, Final
 from uuid import uuid4
 
-from benchmarks.frameworks import Group, in_pods, keep_in_memory
+from benchmarks.systems import Group, in_pods, keep_in_memory
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire

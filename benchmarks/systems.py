@@ -1,16 +1,11 @@
 """
-Measure a restart of a user's framework: SIGKILL of a rank to the first finished collective of the next run.
+Systems that restart a training: four ranks, one in each place, on the loopback of one machine.
 
-    python -m benchmarks.frameworks [jax] [torch] [--rounds N] [--json]
+A place is a Pod of the demo's Kubernetes, whose agent is ours, or a launcher without Kubernetes. Its kubelet is played
+by this module, which starts a launcher that ends again. All train the same example. A rank says `goes on from step`
+after the first collective of its run, which ends only when all four took part.
 
-Four Pods, one rank in each, on the loopback of one machine. ROWS has what is compared; all rows run one after the
-other in each round, so that each meets the same machine. A rank says `goes on from step` after the first collective
-of its run, which ends only when all four took part; the first such line counts. It prints the median of each row, in
-seconds, and the ratio to the baseline: torchrun's own elastic restart, or, for JAX, which has none, all processes
-killed and started again as soon as one is gone. In the row of the standby a rank is killed once all standbys are
-ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes. In the row of the spare a
-rank's Pod is deleted, once in each round, when the spare's standby waits (the example has `--standby=always`): its time
-counts from the deletion.
+To add a system write a function that returns its `Launcher`, and a row in SYSTEMS.
 """
 
 from __future__ import annotations
@@ -20,11 +15,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,7 +27,6 @@ from uuid import uuid4
 
 import yaml
 
-from benchmarks.figures import Figures, flags
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
@@ -49,9 +40,12 @@ from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 
 PODS = 4
-KILLS = 3  # of one group, one after the other
 STEPS = 3000  # as the examples have it
-STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
+STEPS_BETWEEN = 10  # of each rank, after a restart and before the next fault
+STALL_AFTER_S = 4.0  # of silence: forty of the example's steps
+RESTARTED_S = 0.1  # between the end of a launcher and its next start
+AWAY_S = 10.0  # the Job controller's pause before it replaces a Pod; a launcher that is lost comes back after as long
+PLACE = "BENCHMARK_PLACE"  # in the environment of all processes of a place without Kubernetes
 POLL_S = 0.005
 RESTARTS_MAX = 1000
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -83,6 +77,7 @@ class Group:
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
     held: int = 0  # Pods with a standby that got ready since their rank's last resume
     deleted: list[Path] = field(default_factory=list)  # logs of Pods that do not count any more
+    away_s: dict[Path, float] = field(default_factory=dict)  # of a place by its log, how much later it is started again
 
     def ranks(self) -> list[int]:
         """Return the ranks' processes, without launchers, agents and standbys."""
@@ -98,10 +93,30 @@ class Group:
                         return own[-1]
                 await asyncio.sleep(POLL_S)
 
+    def kill_place(self, rng: Random) -> Path:
+        """Kill all processes of the place of a random rank; return its log."""
+        log = self._of_a_rank(rng)[-1]
+        place = f"/{log.parents[2].name}/" if self.cluster is not None else f"{PLACE}={log}"
+        for pid in reaper.marked(self.marker):
+            with suppress(OSError):  # it ended
+                if place.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        return log
+
+    async def lose_place(self, rng: Random) -> None:
+        """Delete the Pod of a random rank; a launcher is killed, and comes back as late as a Job's next Pod."""
+        if self.cluster is None:
+            self.away_s[self.kill_place(rng)] = AWAY_S
+        else:
+            await self.delete_pod(rng)
+
+    def _of_a_rank(self, rng: Random) -> list[Path]:
+        return rng.choice([own for own in self.logs() if own and RESUMED.search(own[-1].read_bytes())])
+
     async def delete_pod(self, rng: Random) -> None:
         """Delete the Pod of a random rank; what it printed does not count any more."""
         assert self.cluster is not None, "expected Pods"
-        own = rng.choice([own for own in self.logs() if own and RESUMED.search(own[-1].read_bytes())])
+        own = self._of_a_rank(rng)
         self.deleted += own
         self._read()
         pod = own[0].parents[2].name.rpartition("_")[0]
@@ -140,45 +155,114 @@ def _end_of_last(text: bytes, without: int | None = None) -> int:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to restart.
+class Launcher:
+    """What starts a rank where there is no Kubernetes.
 
     Args:
-        key: its name in the report.
-        start: starts a group in a folder.
-        standbys: how many Pods hold one; a kill waits for them.
-        loses_pod: a Pod is deleted instead of the kills.
+        command: of a place, by its number.
+        env: of all places.
+        beside: a program that all of them need.
+        together: a place that ends takes the others with it: they would not end by themselves.
     """
 
-    key: str
-    start: Callable[[Path], AbstractAsyncContextManager[Group]]
-    standbys: int = 0
-    loses_pod: bool = False
+    command: Callable[[int], Sequence[str]]
+    env: Mapping[str, str] = field(default_factory=dict)
+    beside: Sequence[str] = ()
+    together: bool = False
+
+
+def torchrun(port: int) -> Launcher:
+    """Return torchruns that restart their ranks themselves: elastic, with c10d's rendezvous."""
+    words = _elastic(str(environment("torch") / "bin" / "torchrun"))
+    where = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--rdzv-id=b", "--local-addr=127.0.0.1"]
+    return Launcher(lambda _: [*words, *where, *_MODULE], _ELASTIC)
+
+
+def nvrx(port: int) -> Launcher:
+    """Return NVRx's launchers, one for each address: it takes places with one address for one node.
+
+    Without a configuration it needs no heartbeats of the script, and so finds no hang.
+    """
+    module = "nvidia_resiliency_ext.fault_tolerance.launcher"
+    words = _elastic(str(environment("libraries") / "bin" / "python3"), "-m", module)
+    where = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--rdzv-id=b", "--ft-ignore-missing-cfg"]
+    beats = ["--ft-rank-heartbeat-timeout=null", "--ft-initial-rank-heartbeat-timeout=null"]
+    return Launcher(lambda place: [*words, *where, *beats, f"--local-addr=127.0.0.{place + 1}", *_MODULE], _ELASTIC)
+
+
+def dlrover(port: int) -> Launcher:
+    """Return DLRover's launchers and its local master."""
+    programs = environment("libraries") / "bin"
+    master = [str(programs / "python3"), "-m", "dlrover.python.master.main", "--platform=local", "--job_name=b"]
+    words = _elastic("env", "NODE_RANK={place}", "NODE_ID={place}", f"NODE_NUM={PODS}", str(programs / "dlrover-run"))
+    return Launcher(
+        lambda place: [word.format(place=place) for word in [*words, *_MODULE]],
+        {**_ELASTIC, "DLROVER_MASTER_ADDR": f"127.0.0.1:{port}"},
+        beside=[*master, f"--port={port}", f"--node_num={PODS}"],
+    )
+
+
+def loop(port: int, framework: str) -> Launcher:
+    """Return ranks without any launcher: as soon as one is gone all others are killed, and all are started again."""
+    python = str(environment(framework) / "bin" / "python3")
+
+    def command(place: int) -> list[str]:
+        env = rank_variables(place, world=PODS, port=port, checkpoints=Path())
+        own = [f"{name}={env[name]}" for name in env if name not in ("PATH", "PYTHONPATH", "CHECKPOINT_DIR")]
+        return ["env", *own, python, "-m", f"inplace.examples.{framework}_train"]
+
+    return Launcher(command, together=True)
+
+
+_MODULE = ("-m", "inplace.examples.torch_train")
+# A store that outlives the run hands gloo the addresses of dead ranks, and no restart succeeds.
+_ELASTIC = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def _elastic(*words: str) -> list[str]:
+    return [*words, f"--nnodes={PODS}", "--nproc-per-node=1", f"--max-restarts={RESTARTS_MAX}"]
 
 
 @asynccontextmanager
-async def torchrun_alone(folder: Path) -> AsyncIterator[Group]:
-    """Start four torchruns that restart their ranks themselves: elastic, with c10d's rendezvous."""
+async def launched(folder: Path, *, of: Callable[[int], Launcher], framework: str = "torch") -> AsyncIterator[Group]:
+    """Start a launcher in each place, and start it again whenever it ends."""
     (port,), marker = free_ports(1), uuid4().hex
-    module, programs = "inplace.examples.torch_train", environment("torch") / "bin"
-    command = ["torchrun", f"--nnodes={PODS}", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=benchmark"]
-    command += [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", "--max-restarts=1000", "-m", module]
-    logs = [folder / f"{number}.log" for number in range(PODS)]
+    launcher, module = of(port), f"inplace.examples.{framework}_train"
+    logs = [folder / f"{place}.log" for place in range(PODS)]
     env = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{environment(framework) / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
         CLUSTER_MARKER: marker,
-        "INPLACE_EPOCH": "1",  # each torchrun counts its own restarts
+        "INPLACE_EPOCH": "1",  # each launcher counts its own restarts
         "STEP_S": "0.1",
-        # A store that outlives the run hands gloo the addresses of dead ranks, and no restart succeeds.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        **launcher.env,
     }
+    group = Group(module, f"{CLUSTER_MARKER}={marker}", lambda: [[log] for log in logs])
+
+    def start(place: int) -> subprocess.Popen[bytes]:
+        own = {"CHECKPOINT_DIR": f"{folder}/checkpoints-{place}", "PROGRAM_DIR": f"{folder}/programs-{place}"}
+        return _start(launcher.command(place), env | own | {PLACE: str(logs[place])}, logs[place])
+
+    async def keep(places: Sequence[int]) -> None:
+        while True:
+            running = {place: start(place) for place in places}
+            while all(process.poll() is None for process in running.values()):  # noqa: ASYNC110 - they tell nobody
+                await asyncio.sleep(POLL_S)
+            for process in running.values():
+                process.kill()
+                process.wait()
+            await asyncio.sleep(RESTARTED_S + max(group.away_s.pop(logs[place], 0.0) for place in places))
+
+    every = [range(PODS)] if launcher.together else [range(place, place + 1) for place in range(PODS)]
     try:
-        for number, log in enumerate(logs):
-            _start(command, env | {"CHECKPOINT_DIR": str(folder / f"checkpoints-{number}")}, log)
-        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: [[log] for log in logs])
+        if launcher.beside:
+            _start(launcher.beside, env, folder / "beside.log")
+        keeping = [asyncio.create_task(keep(places)) for places in every]
+        yield group
     finally:
-        while pids := reaper.marked(f"{CLUSTER_MARKER}={marker}"):
+        for task in keeping:
+            task.cancel()
+        while pids := reaper.marked(group.marker):
             reaper.kill(pids)
             await asyncio.sleep(POLL_S)
 
@@ -187,38 +271,6 @@ def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subproc
     """Start a program that the end of its group kills."""
     with log.open("ab") as output:
         return subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
-
-
-@asynccontextmanager
-async def by_hand(folder: Path) -> AsyncIterator[Group]:
-    """Start four processes of JAX; as soon as one is gone, kill the others and start all again."""
-    (port,), marker = free_ports(1), uuid4().hex
-    module, python = "inplace.examples.jax_train", environment("jax") / "bin" / "python3"
-    logs = [folder / f"{rank}.log" for rank in range(PODS)]
-
-    def start_all() -> list[subprocess.Popen[bytes]]:
-        started = []
-        for rank, log in enumerate(logs):
-            env = rank_variables(rank, world=PODS, port=port, checkpoints=folder / f"checkpoints-{rank}")
-            own = {CLUSTER_MARKER: marker, "PROGRAM_DIR": str(folder / f"programs-{rank}"), "STEP_S": "0.1"}
-            started.append(_start([str(python), "-m", module], env | own, log))
-        return started
-
-    async def restart() -> None:
-        while True:
-            processes = start_all()
-            while all(process.poll() is None for process in processes):  # noqa: ASYNC110 - they tell nobody
-                await asyncio.sleep(POLL_S)
-            for process in processes:
-                process.kill()
-                process.wait()
-
-    restarting = asyncio.create_task(restart())
-    try:
-        yield Group(module, f"{CLUSTER_MARKER}={marker}", lambda: [[log] for log in logs])
-    finally:
-        restarting.cancel()
-        reaper.kill(reaper.marked(f"{CLUSTER_MARKER}={marker}"))
 
 
 @asynccontextmanager
@@ -232,6 +284,7 @@ async def in_pods(
     annotations: Mapping[str, str] = NOTHING,
     pods: int = PODS,
     steps: int = STEPS,
+    stall_after_s: float | None = None,
     change: Callable[[dict[str, Any]], None] | None = None,
     change_jobset: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Group]:
@@ -242,7 +295,7 @@ async def in_pods(
     file = folder / "manifest.yaml"
     text = _for_measuring(example, mode, free_ports(1)[0], options, annotations)
     file.write_text(text.replace(f"value: '{STEPS}'", f"value: '{steps}'"))
-    manifest = read_demo_manifest(file, pods, KILLS, mode)
+    manifest = read_demo_manifest(file, pods, RESTARTS_MAX, mode, stall_after_s)
     if change is not None:
         change(manifest.documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"])
     if change_jobset is not None:
@@ -291,68 +344,48 @@ def _namespace(name: str) -> dict[str, Any]:
 STANDBY = ("--standby",)
 
 
-def _rows(framework: str) -> tuple[Row, ...]:
+@dataclass(frozen=True)
+class System:
+    """One way to restart.
+
+    Args:
+        key: its name in the report.
+        start: starts a group in a folder.
+        standbys: how many places hold one; a fault waits for them.
+    """
+
+    key: str
+    start: Callable[[Path], AbstractAsyncContextManager[Group]]
+    standbys: int = 0
+
+
+def _in_pods(framework: str) -> tuple[System, ...]:
     """Return the ways of an example in Pods."""
-    start = partial(in_pods, framework=framework, example=framework)
+    start = partial(in_pods, framework=framework, example=framework, stall_after_s=STALL_AFTER_S)
     spared = partial(start, example=f"elastic-{framework}", annotations={wire.MEMBERS: f"max={PODS}"}, pods=PODS + 1)
     return (
-        Row("supervisor", start),
-        Row("standby", partial(start, options=STANDBY), PODS),
-        Row("containers", partial(start, mode=Mode.CONTAINERS)),
-        Row("process", partial(start, mode=Mode.PROCESS)),
-        Row("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
-        Row("spare_standby", spared, PODS + 1, loses_pod=True),
+        System("containers", partial(start, mode=Mode.CONTAINERS)),
+        System("process", partial(start, mode=Mode.PROCESS)),
+        System("process_standby", partial(start, mode=Mode.PROCESS, options=STANDBY), PODS),
+        System("supervisor", start),
+        System("supervisor_standby", partial(start, options=STANDBY), PODS),
+        System("spare_standby", spared, PODS + 1),
     )
 
 
-TORCHRUN = partial(in_pods, framework="torch", example="torchrun")
-ROWS = {
-    "jax": (Row("baseline", by_hand), *_rows("jax")),
-    "torch": (Row("baseline", torchrun_alone), *_rows("torch"), Row("supervisor_torchrun", TORCHRUN)),
+def _alone(framework: str) -> System:
+    return System("loop", partial(launched, of=partial(loop, framework=framework), framework=framework))
+
+
+SYSTEMS = {
+    "jax": (_alone("jax"), *_in_pods("jax")),
+    "torch": (
+        System("torchrun", partial(launched, of=torchrun)),
+        System("nvrx", partial(launched, of=nvrx)),
+        System("dlrover", partial(launched, of=dlrover)),
+        _alone("torch"),
+        *_in_pods("torch"),
+        System("supervisor_torchrun", partial(in_pods, framework="torch", example="torchrun")),
+    ),
 }
-"""The ways that are compared, by framework; the first one is the baseline."""
-
-
-async def measure(row: Row, rng: Random, figures: Figures) -> None:
-    """Add the seconds of KILLS restarts of one group, and the memory of its standbys."""
-    with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
-        async with row.start(Path(folder)) as group:
-            for number in range(1, 2 if row.loses_pod else KILLS + 1):
-                await group.reach(PODS * number, PODS * STEPS_BETWEEN, row.standbys)
-                await asyncio.sleep(rng.uniform(0, 0.2))
-                began_s = time.monotonic()
-                if row.loses_pod:
-                    await group.delete_pod(rng)
-                else:
-                    os.kill(rng.choice(group.ranks()), signal.SIGKILL)
-                await group.reach(group.resumed + 1, 0)
-                figures.add(row.key, {"s": time.monotonic() - began_s})
-                print(f"{row.key} {figures.rows[row.key]['s'][-1]:.2f}", file=sys.stderr, flush=True)
-            if group.standbys_mb:
-                figures.rows[row.key].setdefault("standby_rss_mb", []).extend(group.standbys_mb)
-
-
-async def compare(framework: str, rows: Sequence[Row], rounds: int) -> Figures:
-    """Measure all rows in each round."""
-    rng = Random(1)
-    figures = Figures(
-        f"{framework}: {PODS} Pods on {os.cpu_count()} cores, {rounds * KILLS} kills of each; to the first step",
-        compared=[*((row.key, rows[0].key) for row in rows[1:]), ("standby", "supervisor")],
-    )
-    for _ in range(rounds):
-        for row in rows:
-            await measure(row, rng, figures)
-    return figures
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = flags(__doc__, rounds=3)
-    parser.add_argument("framework", nargs="*", default=sorted(ROWS), help=f"of {', '.join(ROWS)}; default: all")
-    options = parser.parse_args()
-    for name in options.framework:
-        asyncio.run(compare(name, ROWS[name], options.rounds)).show(options)
-
-
-if __name__ == "__main__":
-    main()
+"""What is compared, by framework; the first one is the baseline."""

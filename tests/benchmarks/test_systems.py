@@ -1,15 +1,23 @@
-"""The benchmark of the frameworks counts restarts in the ranks' lines, and its manifests are the demo's."""
+"""What is compared counts restarts in the ranks' lines; its manifests are the demo's, its places end one by one."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
+from random import Random
+from uuid import uuid4
 
 import pytest
 import yaml
 
-from benchmarks.frameworks import PODS, ROWS, STANDBY, Group, _for_measuring
+from benchmarks import recovery
+from benchmarks.systems import PLACE, PODS, STANDBY, SYSTEMS, Group, _for_measuring
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.wire.mode import Mode
+from inplace.simulator.cluster import reaper
 from testbed.frameworks.manifests import MODES
 
 FIRST = "rank=0 world=4 epoch=1 goes on from step 0\nstep=1 loss=0.3 epoch=1 rank=0\nstep=2 loss=0.2 epoch=1 rank=0\n"
@@ -66,6 +74,42 @@ async def test_what_a_deleted_pod_printed_does_not_count(tmp_path: Path) -> None
     assert (group.resumed, group.steps) == (1, 1)
 
 
+def test_a_place_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    """The launcher and its child get SIGKILL, and those of another place do not."""
+    logs, marker = [tmp_path / "0.log", tmp_path / "1.log"], uuid4().hex
+    group = Group("", f"MARKER={marker}", lambda: [[log] for log in logs])
+    started = []
+    for log in logs:
+        env = {"MARKER": marker, PLACE: str(log), "PATH": os.environ["PATH"]}
+        started.append(subprocess.Popen(["sh", "-c", "sleep 60 & wait"], env=env))
+    for log, text in zip(logs, ("", FIRST), strict=True):  # only the second place has a rank
+        log.write_text(text)
+    try:
+        while len(reaper.marked(group.marker)) < 4:
+            time.sleep(0.01)
+        assert group.kill_place(Random(1)) == logs[1]
+        assert started[1].wait(10) == -signal.SIGKILL
+        while len(reaper.marked(group.marker)) > 2:
+            time.sleep(0.01)
+        assert started[0].poll() is None
+    finally:
+        reaper.kill(reaper.marked(group.marker))
+        for process in started:
+            process.wait(10)
+
+
+@pytest.mark.parametrize(("option", "seen"), [("--systems", "torchrum"), ("--faults", "kil")])
+def test_a_name_that_is_unknown_is_refused(
+    option: str, seen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is measured, and the error names what there is."""
+    monkeypatch.setattr("sys.argv", ["recovery", option, seen])
+    with pytest.raises(SystemExit):
+        recovery.main()
+    assert f"{option}: expected names out of" in (told := capsys.readouterr().err)
+    assert f"saw {seen}" in told
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("example", ["torch", "torchrun"])
 def test_the_measured_manifest_has_one_rank_in_each_pod(tmp_path: Path, example: str, mode: Mode) -> None:
@@ -87,10 +131,9 @@ def test_options_go_to_the_agent(tmp_path: Path) -> None:
     assert worker["command"][:3] == ["inplace-agent", "run", "--standby"]
 
 
-@pytest.mark.parametrize("framework", sorted(ROWS))
+@pytest.mark.parametrize("framework", sorted(SYSTEMS))
 def test_every_way_has_a_name_of_its_own(framework: str) -> None:
-    """The first row is the baseline, and a standby is compared with the supervisor that has none."""
-    names = [row.key for row in ROWS[framework]]
-    assert names[0] == "baseline"
+    """The first one is the baseline, and each standby is beside the same without one."""
+    names = [system.key for system in SYSTEMS[framework]]
     assert len(set(names)) == len(names)
-    assert {"standby", "supervisor"} <= set(names)
+    assert {name.removesuffix("_standby") for name in names} <= {*names, "spare"}
