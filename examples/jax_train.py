@@ -26,8 +26,8 @@ import socket
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,20 +109,18 @@ class Settings:
 
 
 class Checkpoints:
-    """The states in one folder, each in a file of its own that is whole or absent.
+    """The states in one folder, of this Pod or of all, each in a file of its own that is whole or absent."""
 
-    Raises:
-        CheckpointError: nothing can be written there.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, epoch: int, rank: int) -> None:
         self._folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "probe.new").touch()
-            (folder / "probe.new").unlink(missing_ok=True)  # another process of the group may probe the same folder
-        except OSError as error:
-            raise self._refused(error) from error
+        self._epoch = f"epoch-{epoch:09}"
+        self._fresh = folder / f"{self._epoch}-rank-{rank}.new"  # nobody else writes it
+
+    def check(self) -> None:
+        """Raise CheckpointError now, and not after the steps before the first checkpoint."""
+        with self._changing():
+            self._fresh.touch()
+            self._fresh.unlink()
 
     def newest(self, step: int | None = None) -> tuple[int, State | None]:
         """Return the newest step whose file can be read, or this one, with its state; 0 and None when there is none."""
@@ -137,25 +135,31 @@ class Checkpoints:
 
     def write(self, step: int, state: State) -> None:
         """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it."""
-        path = self._folder / f"step-{step:09}.npz"
-        fresh = path.with_suffix(".new")
-        try:
-            with fresh.open("wb") as file:
+        with self._changing():
+            with self._fresh.open("wb") as file:
                 np.savez(file, **state)
                 file.flush()
                 os.fsync(file.fileno())
-            fresh.replace(path)
+            self._fresh.replace(self._folder / f"step-{step:09}.npz")
             for old in sorted(self._folder.glob("step-*.npz"))[:-CHECKPOINTS_KEPT]:
-                old.unlink()
-        except OSError as error:
-            fresh.unlink(missing_ok=True)
-            raise self._refused(error) from error
+                old.unlink(missing_ok=True)
 
-    def _refused(self, error: OSError) -> CheckpointError:
-        return CheckpointError(
-            f"expected to write checkpoints into {self._folder}, saw: {error.strerror}. The checkpoints that are there "
-            "stay. Make room there, or let CHECKPOINT_DIR name another folder"
-        )
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Raise CheckpointError where the folder takes no file, or a later epoch writes there."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for left in self._folder.glob("*.new"):
+                if left.name < self._epoch:  # that epoch is over: if its process still writes, its rename fails
+                    left.unlink(missing_ok=True)
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                self._fresh.unlink()
+            raise CheckpointError(
+                f"expected to write checkpoints into {self._folder}, saw: {error.strerror}. The checkpoints that are "
+                "there stay. Make room there, or let CHECKPOINT_DIR name another folder"
+            ) from error
 
 
 def resolve(settings: Settings) -> str:
@@ -250,11 +254,9 @@ def step_program(everywhere: NamedSharding, arguments: tuple[Any, ...], folder: 
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the file, the program can be compiled
         say(f"compiles again, because {path} cannot be loaded: {type(error).__name__}: {error}")
     program = lowered.compile()
-    fresh = path.with_suffix(".new")
-    try:
+    try:  # the half of it that a kill may leave cannot be loaded
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(pickle.dumps(serialize_executable.serialize(program)))
-        fresh.replace(path)
+        path.write_bytes(pickle.dumps(serialize_executable.serialize(program)))
     except OSError as error:
         say(f"the next start compiles again, because {path} cannot be written: {error}")
     return program
@@ -309,12 +311,11 @@ def check_marks(marks: np.ndarray, epoch: int, step: int) -> None:
 
 
 def train(settings: Settings) -> bool:
-    """Train to the last step, or until somebody asks a process to save; return whether the last step is done.
-
-    Whether this process was asked travels with its mark, so that all save after the same step.
-    """
-    checkpoints = Checkpoints(settings.folder)
-    memory = Checkpoints(Path(folder)) if (folder := inplace.keep_dir()) else None
+    """Train to the last step, or until somebody asks a process to save; return whether the last step is done."""
+    checkpoints = Checkpoints(settings.folder, settings.epoch, settings.rank)
+    memory = Checkpoints(Path(folder), settings.epoch, settings.rank) if (folder := inplace.keep_dir()) else None
+    if settings.saves:
+        checkpoints.check()
     meet(settings)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
@@ -335,7 +336,7 @@ def train(settings: Settings) -> bool:
         state, loss, marks = program(state, *shares)
         marks = np.asarray(marks)
         check_marks(marks, settings.epoch, step)
-        asked = marks[:, 2].any()
+        asked = marks[:, 2].any()  # of any process: all save after the same step
         if written and (not memory or settings.is_shared):  # all had written it BEFORE they took part in this step
             inplace.saved(step, shared=settings.is_shared)
         step += 1

@@ -100,9 +100,10 @@ class Settings:
 class Checkpoints:
     """The training's states in one folder, of this Pod or of all."""
 
-    def __init__(self, folder: Path, rank: int) -> None:
+    def __init__(self, folder: Path, epoch: int, rank: int) -> None:
         self._folder = folder
-        self._mine = f"rank-{rank}.new"  # in a shared folder other ranks write at the same time
+        self._epoch = f"epoch-{epoch:09}"
+        self._fresh = folder / f"{self._epoch}-rank-{rank}.new"  # nobody else writes it
 
     def check(self) -> None:
         """Raise now what the first checkpoint would raise after its steps.
@@ -112,7 +113,7 @@ class Checkpoints:
         """
         try:
             self._put(b"-" * 4096)
-            (self._folder / self._mine).unlink()
+            self._fresh.unlink()
         except OSError as error:
             raise self._refused(error, "training does not begin") from error
 
@@ -120,18 +121,18 @@ class Checkpoints:
         """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
 
         Raises:
-            CheckpointError: the folder is full, or refuses.
+            CheckpointError: the folder is full, or refuses, or a later epoch writes there.
         """
         body = io.BytesIO()
         torch.save({"step": step, **state}, body)
         try:
             self._put(body.getbuffer())
-            (self._folder / self._mine).replace(self._path(step))
+            self._fresh.replace(self._path(step))
             self._sync_folder()
             for old in self._steps()[:-CHECKPOINTS_KEPT]:
                 self._path(old).unlink(missing_ok=True)
         except OSError as error:
-            (self._folder / self._mine).unlink(missing_ok=True)
+            self._fresh.unlink(missing_ok=True)
             kept = self._steps()
             raise self._refused(error, f"training ends; the checkpoints of steps {kept or '(none)'} stay") from error
 
@@ -150,7 +151,10 @@ class Checkpoints:
 
     def _put(self, body: bytes | memoryview) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / self._mine).open("wb") as file:
+        for left in self._folder.glob("*.new"):
+            if left.name < self._epoch:  # that epoch is over: if its process still writes, its rename fails
+                left.unlink(missing_ok=True)
+        with self._fresh.open("wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
@@ -280,9 +284,10 @@ class Trainer:
 
 def train(settings: Settings) -> bool:
     """Train to the last step, or until somebody asks a rank to save; return whether the last step is done."""
-    checkpoints = Checkpoints(settings.folder, settings.rank)
+    at = settings.epoch, settings.rank
+    checkpoints = Checkpoints(settings.folder, *at)
     keep_dir = inplace.keep_dir()
-    memory = None if keep_dir is None else Checkpoints(Path(keep_dir) / f"local-{settings.local_rank}", settings.rank)
+    memory = None if keep_dir is None else Checkpoints(Path(keep_dir) / f"local-{settings.local_rank}", *at)
     if settings.saves:
         checkpoints.check()
     if settings.rank:

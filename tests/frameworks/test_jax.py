@@ -20,7 +20,7 @@ from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
 from tests.frameworks.libraries.harness import ALL_EVENTS, strike
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import go_on_from_memory, restart_with_standbys
-from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, overtake_a_late_writer, run_script
 from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.jax_train"
@@ -51,13 +51,14 @@ def test_a_half_written_checkpoint_is_skipped_for_the_one_before(tmp_path: Path)
     assert code == 0, first
     newest = tmp_path / "step-000000030.npz"
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
-    (tmp_path / "step-000000040.new").write_bytes(b"left by a process that was killed")
+    (left := tmp_path / "epoch-000000000-rank-3.new").write_bytes(b"left by a process that was killed")
 
     code, second = train(tmp_path, 32)
 
     assert code == 0, second
     assert any(line.startswith("skipped step-000000030.npz") for line in second)
     assert "rank=0 world=1 epoch=1 goes on from step 20" in second
+    assert not left.exists()
     steps = {line.split()[0]: line for line in first if line.startswith("step=")}
     again = [line for line in second if line.startswith("step=")]
     assert len(again) == 12
@@ -87,6 +88,12 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     assert code == NO_CHECKPOINT, said
     assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
     assert not any("Traceback" in line for line in said)
+
+
+def test_a_writer_of_an_epoch_that_is_over_changes_nothing(tmp_path: Path) -> None:
+    """Its file is gone when it would give it the checkpoint's name; that of the later epoch is whole, and alone."""
+    said = overtake_a_late_writer("jax", tmp_path)
+    assert said == ["No such file or directory", "2 step-000000010.npz"]
 
 
 def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:
@@ -204,7 +211,6 @@ def test_ranks_in_a_collective_say_where_they_are_and_go_on(tmp_path: Path) -> N
     (port,) = free_ports(1)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "INPLACE_EPOCH": "1", "PODS_PER_JOB": "2"}
     env |= {"CHECKPOINT_DIR": str(tmp_path), "COORDINATOR_PORT": str(port), "JAX_PLATFORMS": "cpu"}
-    env["CHECKPOINT_EVERY"] = "1000000"  # each process would need a folder of its own
     command = [str(environment("jax") / "bin" / "python3"), "-c", LAUNCHER]
     waiting, stopped = ask_ranks(command, env, ("rank-0", "rank-1"))
     assert (stopped["silent"], stopped["state"]) == (True, "T")

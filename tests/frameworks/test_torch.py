@@ -19,7 +19,7 @@ from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import go_on_from_memory, restart_with_standbys
-from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, overtake_a_late_writer
 from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.torch_train"
@@ -70,13 +70,14 @@ def test_a_half_written_checkpoint_is_skipped_and_steps_repeat_bit_by_bit(tmp_pa
     shutil.rmtree(folders[0])
     newest = folders[1] / "step-000000030.pt"
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
-    (folders[1] / "rank-1.new").write_bytes(b"left by a process that was killed")
+    (left := folders[1] / "epoch-000000001-rank-1.new").write_bytes(b"left by a process that was killed")
 
     second = train(folders, 32, epochs=(2, 2))
 
     assert [code for code, _ in second] == [0, 0], second
     assert any("step-000000030.pt: expected a whole checkpoint, saw" in line for line in second[1][1])
     assert "rank=0 takes the checkpoint of step 20 from rank 1" in second[0][1]
+    assert not left.exists()
     for (_, before), (_, after) in zip(first, second, strict=True):
         assert steps_of(before)[20:] == steps_of(after)[:10]
         assert len(steps_of(after)) == 12
@@ -115,6 +116,12 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
         said
     )
     assert not any("Traceback" in line for line in said)
+
+
+def test_a_writer_of_an_epoch_that_is_over_changes_nothing(tmp_path: Path) -> None:
+    """Its file is gone when it would give it the checkpoint's name; that of the later epoch is whole, and alone."""
+    said = overtake_a_late_writer("torch", tmp_path)
+    assert said == ["No such file or directory", "2 step-000000010.pt"]
 
 
 def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:

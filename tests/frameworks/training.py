@@ -38,6 +38,38 @@ def run_script(framework: str, module: str, env: Mapping[str, str], *prefix: str
     )
 
 
+LATE = """
+import os, sys
+from pathlib import Path
+from inplace.examples import {framework}_train as script
+folder, sync = Path(sys.argv[1]), os.fsync
+late, now = script.Checkpoints(folder, 1, 0), script.Checkpoints(folder, 2, 0)
+def overtake(file):
+    os.fsync = sync
+    now.write(10, dict(epoch=2))
+    sync(file)
+os.fsync = overtake
+try:
+    late.write(10, dict(epoch=1))
+except script.CheckpointError as error:
+    print(error.__cause__.strerror)
+found = now.newest(10)
+print(int((found if isinstance(found, dict) else found[1])["epoch"]), *sorted(path.name for path in folder.iterdir()))
+"""
+
+
+def overtake_a_late_writer(framework: str, folder: Path) -> list[str]:
+    """Let epoch 1 and then epoch 2 write one checkpoint in a folder, and 2 be the first to end; return what is there.
+
+    It is why the first one ended, whose the checkpoint is, and each file's name.
+    """
+    python = environment(framework) / "bin" / "python3"
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
+    command = [str(python), "-c", LATE.format(framework=framework), str(folder)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=RUN_S_MAX, check=True)
+    return done.stdout.splitlines()
+
+
 def losses(lines: list[str]) -> list[float]:
     """Return the loss of each line `step=N loss=X ...`."""
     return [float(dict(word.split("=") for word in line.split())["loss"]) for line in lines]
