@@ -4,7 +4,7 @@ Measure which steps a failure costs: with memory that outlives a worker, and wit
     python -m benchmarks.resume [jax] [torch] [--kills 100] [--losses 30] [--mb 256] [--json]
 
 Four Pods train an example on the loopback of one machine. Each rank's state has --mb of 10^6 bytes more, which it reads
-back when it goes on. Rank 0 writes to a folder that all share each SHARED_EVERY steps; in the rows `memory` and
+back when it goes on. Rank 0 writes to the claim that all share each SHARED_EVERY steps; in the rows `memory` and
 `standby` each rank writes to a memory volume after each step. The rows take turns, ROUNDS times, each turn with a new
 group. A rank is killed at a random moment, --kills times in the row `memory`; in the others a fifth as often, in
 `standby` when all standbys are ready. In the row `memory` --losses Pods are deleted, each when there is a newer shared
@@ -102,16 +102,15 @@ def gone_on_from(texts: Sequence[bytes]) -> int:
     return steps.pop()
 
 
-def changed(folder: Path, framework: str, megabytes: int, *, keeps: bool) -> Any:
+def changed(framework: str, megabytes: int, *, keeps: bool) -> Any:
     """Return what makes an example's Pods those of this benchmark."""
 
     def change(pod: dict[str, Any]) -> None:
         (worker,) = pod["containers"]
         words = worker["command"]
         words[words.index("-m") + 1 :] = [RANK]
-        shared = str(folder / "shared")
-        values = {"PADDING_MB": str(megabytes), "CHECKPOINT_DIR": shared, "CHECKPOINTS_SHARED": "1"}
-        values |= {"CHECKPOINT_EVERY": str(SHARED_EVERY), "STEPS": str(FOREVER), "FRAMEWORK": framework}
+        values = {"PADDING_MB": str(megabytes), "FRAMEWORK": framework}
+        values |= {"CHECKPOINT_EVERY": str(SHARED_EVERY), "STEPS": str(FOREVER)}
         if keeps:
             keep_in_memory(pod)
         worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
@@ -128,7 +127,7 @@ async def measure(framework: str, row: Row, megabytes: int, figures: Figures, rn
             framework=framework,
             example=framework,
             options=STANDBY if row.standby else (),
-            change=changed(Path(name), framework, megabytes, keeps=row.keeps),
+            change=changed(framework, megabytes, keeps=row.keeps),
         )
         async with started as group:
             group.poll_s = POLL_S

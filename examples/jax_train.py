@@ -8,9 +8,9 @@ step is the same one with fewer processes. It depends on its number alone, so it
 Every step gathers (epoch, step) from all processes, and a process that sees two of them ends with an error BEFORE it
 uses the step's result: processes of two generations cannot train together.
 
-Each process saves the whole state in a folder of its own; with CHECKPOINTS_SHARED process 0 saves it for all, and with
-`inplace.keep_dir` each also saves every step in memory. After a restart all go on from `inplace.resume_step()`. Where
-nobody can say it, the newest state that any can read goes to all.
+With CHECKPOINTS_SHARED all have one folder, and process 0 saves the whole state; else each saves it in a folder of its
+own. With `inplace.keep_dir` each also saves every step in memory. After a restart all go on from
+`inplace.resume_step()`. Where nobody can say it, the newest state that any can read goes to all.
 
 Environment: INPLACE_EPOCH (or EPOCH), JOB_INDEX, JOB_COMPLETION_INDEX, PODS_PER_JOB, WORLD_SIZE, COORDINATOR (process
 0's DNS name), COORDINATOR_PORT, POD_IP, MICRO_BATCHES, CHECKPOINT_DIR, CHECKPOINTS_SHARED, CHECKPOINT_EVERY, STEPS (0

@@ -2,8 +2,8 @@
 Train a small network with PyTorch, DistributedDataParallel and gloo, below torchrun or without it.
 
 A step has MICRO_BATCHES micro-batches, by default one for each rank. Rank r of n takes the numbers r, r + n, r + 2n and
-so on: with fewer ranks it is the same step. Every K steps the first process of each Pod keeps a checkpoint, whole or
-not at all. With CHECKPOINTS_SHARED all have one folder, and rank 0 saves. Where the Pod has memory that outlives a
+so on: with fewer ranks it is the same step. With CHECKPOINTS_SHARED all have one folder, and every K steps rank 0 keeps
+a checkpoint, whole or not at all; else the first process of each Pod does. Where the Pod has memory that outlives a
 restart (`inplace.keep_dir`), every step is also saved there. A new run goes on from `inplace.resume_step()`. Where
 nobody can say it, it is the newest checkpoint that any rank can read, so a Pod with a disk of its own may be replaced.
 

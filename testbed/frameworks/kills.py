@@ -202,7 +202,8 @@ async def train_under_kills(
     file = keep / f"{name}-{mode}.yaml"
     documents = documents_of(EXAMPLES / f"{name}.yaml", mode, ["--standby"] if standby else [])
     documents[-1]["spec"]["failurePolicy"]["maxRestarts"] = 10 * kills
-    endless(documents[-1])
+    env = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    next(each for each in env if each["name"] == "STEPS")["value"] = "0"  # they train until the end of the run
     file.write_text(yaml.safe_dump_all(documents))
     manifest = read_demo_manifest(file, None, kills, mode, STALL_AFTER_S)
     cluster = Cluster(
@@ -219,14 +220,6 @@ async def train_under_kills(
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest.namespace}}
         await cluster.apply([namespace, *manifest.documents])
         return await strike_all(group, kills, Random(seed), lines), lines
-
-
-def endless(jobset: dict[str, Any]) -> None:
-    """Let the workers train until the end of the run."""
-    for job in jobset["spec"]["replicatedJobs"]:
-        for entry in job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]:
-            if entry["name"] == "STEPS":
-                entry["value"] = "0"
 
 
 def reference(name: str, world: int, steps: int, folder: Path, micro_batches: int = 0) -> dict[int, str]:

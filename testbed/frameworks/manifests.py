@@ -53,7 +53,9 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     worker["command"] = ["/inplace/bin/guard", *words[2:]]  # instead of: inplace-agent run
     worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
-    pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
+    # The example has its checkpoints on a claim.
+    pod["volumes"] = _by_name([each for each in pod["volumes"] if each["name"] != "checkpoints"], its_pod["volumes"])
+    guarded[-1]["spec"]["volumeClaimPolicies"] = supervised[-1]["spec"]["volumeClaimPolicies"]
     if mode == Mode.CONTAINERS:
         guarded[-1]["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     return guarded

@@ -273,6 +273,7 @@ async def running_group(
 async def running(group: Group, documents: Sequence[KubeObject]) -> AsyncIterator[None]:
     """Run a group; delete it afterwards and wait until its Pods are gone: the next test has the node for itself."""
     cluster, jobset = group.cluster, documents[-1]["metadata"]["name"]
+    manifests.keep_claims_on_host(documents[-1], cluster.folder / "claims" / group.namespace)
     async with group.history.recording():
         try:
             await create(cluster.client, documents)

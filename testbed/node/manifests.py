@@ -58,6 +58,16 @@ def documents_of(text: str, namespace: str) -> list[KubeObject]:
     return sorted(moved_to(namespace, text), key=lambda each: bool(each["kind"] == "JobSet"))
 
 
+def keep_claims_on_host(jobset: KubeObject, folder: Path) -> None:
+    """Make each claim of a JobSet a folder of this machine, which all nodes see: no storage is installed."""
+    for policy in jobset["spec"].pop("volumeClaimPolicies", ()):
+        for template in policy["templates"]:
+            (path := folder / template["metadata"]["name"]).mkdir(parents=True)
+            path.chmod(0o777)
+            volume = {"name": path.name, "hostPath": {"path": str(path), "type": "Directory"}}
+            _pod_of(jobset)["volumes"].append(volume)
+
+
 def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
     """Set the watchdog's limit: on the sidecar, or on the supervisor, which is the worker's container."""
     _agent_of(jobset)["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
@@ -124,8 +134,7 @@ def run_with_torch(pod: dict[str, Any]) -> None:
     """
     (worker,) = pod["containers"]
     worker["image"] = JAX_IMAGE
-    on_host: KubeObject = {"path": str(torch_packages()), "type": "Directory"}
-    pod["volumes"].append({"name": "packages", "hostPath": on_host})
+    pod["volumes"].append({"name": "packages", "hostPath": {"path": str(torch_packages()), "type": "Directory"}})
     worker["volumeMounts"].append({"name": "packages", "mountPath": PACKAGES, "readOnly": True})
 
 

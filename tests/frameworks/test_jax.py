@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,10 +13,10 @@ from benchmarks.systems import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
-from tests.frameworks.libraries.harness import ALL_EVENTS, strike
+from tests.frameworks.libraries.harness import ALL_EVENTS, LOSSES, strike
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import go_on_from_memory, restart_with_standbys
-from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, overtake_a_late_writer, run_script
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, on_tmpfs, recover_from_kills, restart_twice, run_script
 from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.jax_train"
@@ -38,11 +34,7 @@ def train(folder: Path, steps: int, *prefix: str, programs: str = "") -> tuple[i
 
 def test_the_loss_falls_across_restarts_in_place() -> None:
     """Two killed workers give two restarts without a new Pod, and each epoch begins with a lower loss."""
-    result = demo("jax", "--file", "examples/jax.yaml", "--failures", "2")
-
-    assert (result["failures"], result["pods_recreated"], result["containers_restarted"]) == (2, 0, 0)
-    assert [line.split()[2] for line in result["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
-    assert all(later < earlier for earlier, later in pairwise(losses(result["first_lines"])))
+    restart_twice("jax", "examples/jax.yaml")
 
 
 def test_a_half_written_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
@@ -81,28 +73,16 @@ def test_an_empty_checkpoint_file_does_not_stop_a_start(tmp_path: Path) -> None:
 )
 def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str, words: str) -> None:
     """A full or read-only folder ends the process with a code of its own, and a line with folder and reason."""
-    if shutil.which("unshare") is None:
-        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
-    mount = f'mount -t tmpfs -o {options} tmpfs {tmp_path} && exec "$@"'
-    code, said = train(tmp_path, 20, "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    code, said = train(tmp_path, 20, *on_tmpfs(tmp_path, options))
     assert code == NO_CHECKPOINT, said
     assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
     assert not any("Traceback" in line for line in said)
 
 
-def test_a_writer_of_an_epoch_that_is_over_changes_nothing(tmp_path: Path) -> None:
-    """Its file is gone when it would give it the checkpoint's name; that of the later epoch is whole, and alone."""
-    said = overtake_a_late_writer("jax", tmp_path)
-    assert said == ["No such file or directory", "2 step-000000010.npz"]
-
-
 def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:
     """Each step that does not fit is said, and the training goes on to its end."""
-    if shutil.which("unshare") is None:
-        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
     (keep := tmp_path / "keep").mkdir()
-    mount = f'mount -t tmpfs -o size=20k tmpfs {keep} && export INPLACE_KEEP_DIR={keep} && exec "$@"'
-    code, said = train(tmp_path / "own", 5, "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    code, said = train(tmp_path / "own", 5, *on_tmpfs(keep, "size=20k"), f"INPLACE_KEEP_DIR={keep}")
     assert code == 0, said
     kept = [line for line in said if "is not kept in" in line]
     assert kept[-1] == f"rank=0: step 5 is not kept in {keep}: [Errno 28] No space left on device"
@@ -158,12 +138,7 @@ def test_processes_of_two_epochs_do_not_train_together(tmp_path: Path) -> None:
 
 def test_random_kills_are_recovered_from_below_a_guard() -> None:
     """Three strikes in mode containers: all recovered, none mixed, each loss as in a run without failures."""
-    options = ("--kills", "3", "--mode", "containers", "--seed", "2")
-    command = [sys.executable, "-m", "testbed.frameworks.kills", "jax", *options]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
-    assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+    recover_from_kills("jax", "--mode", "containers", "--seed", "2")
 
 
 @pytest.mark.asyncio
@@ -247,12 +222,13 @@ def test_sys_exit_ends_at_once_beside_a_closed_stdout(how: str, code: int, said:
 @pytest.mark.parametrize(
     ("name", "events"),
     [
+        pytest.param("jax", LOSSES, id="lost-pods"),
         pytest.param("orbax", ("kill",), id="orbax-kill"),
         pytest.param("orbax", ALL_EVENTS, marks=pytest.mark.long, id="orbax"),
         pytest.param("orbax-emergency", ("kill",), id="emergency-kill"),
         pytest.param("orbax-emergency", ALL_EVENTS, marks=pytest.mark.long, id="emergency"),
     ],
 )
-async def test_orbax_gives_the_group_its_steps_back(tmp_path: Path, name: str, events: tuple[str, ...]) -> None:
-    """After a kill and a lost Pod all go on from the newest step that is whole; a planned stop costs none."""
+async def test_a_group_gets_its_steps_back(tmp_path: Path, name: str, events: tuple[str, ...]) -> None:
+    """After a kill and lost Pods all go on from the newest step that is whole; a planned stop costs none."""
     await strike(tmp_path, name, events)

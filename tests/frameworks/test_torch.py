@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,9 +14,10 @@ from benchmarks.systems import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 from tests.frameworks.elastic import end_with_a_spare, shrink_and_grow
+from tests.frameworks.libraries.harness import LOSSES, strike
 from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import go_on_from_memory, restart_with_standbys
-from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, overtake_a_late_writer
+from tests.frameworks.training import REPOSITORY, RUN_S_MAX, on_tmpfs, recover_from_kills, restart_twice
 from tests.simulator.cluster.planned_stops import stop_twice
 
 MODULE = "inplace.examples.torch_train"
@@ -37,14 +35,10 @@ def train(
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "INPLACE_EPOCH": str(epoch)}
         env |= {"RANK": str(rank), "WORLD_SIZE": str(len(folders)), "CHECKPOINT_DIR": str(folder), "STEPS": str(steps)}
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        workers.append(start(command, env))
+        pipe = subprocess.PIPE
+        workers.append(subprocess.Popen(command, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True))
     outputs = [worker.communicate(timeout=RUN_S_MAX)[0] for worker in workers]
     return [(worker.returncode, output.splitlines()) for worker, output in zip(workers, outputs, strict=True)]
-
-
-def start(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Start one process; its errors go with its output."""
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def steps_of(said: Sequence[str]) -> list[str]:
@@ -55,11 +49,7 @@ def steps_of(said: Sequence[str]) -> list[str]:
 @pytest.mark.parametrize("manifest", ["torchrun.yaml", "torch.yaml"])
 def test_the_loss_falls_across_restarts_in_place(manifest: str) -> None:
     """Two killed workers give two restarts without a new Pod, and each epoch begins with a lower loss."""
-    result = demo("torch", "--file", f"examples/{manifest}", "--failures", "2")
-
-    assert (result["failures"], result["pods_recreated"], result["containers_restarted"]) == (2, 0, 0)
-    assert [line.split()[2] for line in result["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
-    assert all(later < earlier for earlier, later in pairwise(losses(result["first_lines"])))
+    restart_twice("torch", f"examples/{manifest}")
 
 
 def test_a_half_written_checkpoint_is_skipped_and_steps_repeat_bit_by_bit(tmp_path: Path) -> None:
@@ -105,11 +95,7 @@ def test_ranks_of_two_epochs_do_not_make_one_step(tmp_path: Path) -> None:
 )
 def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str, words: str, steps: int) -> None:
     """A full or read-only folder ends the process with a code of its own, and a line with folder and reason."""
-    if shutil.which("unshare") is None:
-        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
-    mount = f'mount -t tmpfs -o {options} tmpfs {tmp_path} && exec "$@"'
-    prefix = ("unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
-    ((code, said),) = train([tmp_path], 30, *prefix)
+    ((code, said),) = train([tmp_path], 30, *on_tmpfs(tmp_path, options))
     assert code == NO_CHECKPOINT, said
     assert len(steps_of(said)) == steps, said
     assert f"rank=0: CHECKPOINT_DIR {tmp_path}: expected a folder that takes a checkpoint, saw {words}" in "\n".join(
@@ -118,19 +104,10 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     assert not any("Traceback" in line for line in said)
 
 
-def test_a_writer_of_an_epoch_that_is_over_changes_nothing(tmp_path: Path) -> None:
-    """Its file is gone when it would give it the checkpoint's name; that of the later epoch is whole, and alone."""
-    said = overtake_a_late_writer("torch", tmp_path)
-    assert said == ["No such file or directory", "2 step-000000010.pt"]
-
-
 def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:
     """Each step that does not fit is said, and the training goes on to its end."""
-    if shutil.which("unshare") is None:
-        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
     (keep := tmp_path / "keep").mkdir()
-    mount = f'mount -t tmpfs -o size=20k tmpfs {keep} && export INPLACE_KEEP_DIR={keep} && exec "$@"'
-    ((code, said),) = train([tmp_path / "own"], 5, "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    ((code, said),) = train([tmp_path / "own"], 5, *on_tmpfs(keep, "size=20k"), f"INPLACE_KEEP_DIR={keep}")
     assert code == 0, said
     kept = [line for line in said if "is not kept in" in line]
     assert kept[-1] == f"rank=0: step 5 is not kept in {keep}: [Errno 28] No space left on device"
@@ -140,12 +117,7 @@ def test_a_full_memory_ends_no_training(tmp_path: Path) -> None:
 
 def test_random_kills_below_torchrun_are_recovered_from() -> None:
     """Of each kill the group recovers; no two epochs meet, and every step has the loss of a run without failures."""
-    options = ("--kills", "3", "--seed", "7")
-    command = [sys.executable, "-m", "testbed.frameworks.kills", "torchrun", *options]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+    recover_from_kills("torchrun", "--seed", "7")
 
 
 @pytest.mark.long
@@ -181,6 +153,12 @@ async def test_a_kill_costs_one_step_with_a_memory_that_outlives_the_rank(tmp_pa
 async def test_planned_stops_lose_no_step(example: str) -> None:
     """A restart on request and a drain: all ranks save after the step at which any of them was asked."""
     await stop_twice(example, programs=[environment("torch") / "bin"])
+
+
+@pytest.mark.asyncio
+async def test_lost_pods_cost_the_steps_since_the_shared_checkpoint(tmp_path: Path) -> None:
+    """One that starts on another node, and all at once; a suspend costs no step."""
+    await strike(tmp_path, "torch", LOSSES)
 
 
 def test_ranks_in_a_collective_say_where_they_are_and_go_on(tmp_path: Path) -> None:

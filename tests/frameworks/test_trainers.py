@@ -100,8 +100,7 @@ async def training(
     def change(pod: dict[str, Any]) -> None:
         (worker,) = pod["containers"]
         worker["command"][worker["command"].index("-m") + 1 :] = [RANK]
-        values = {"TRAINER": trainer, "CHECKPOINT_DIR": str(folder / "shared")}
-        values |= {"MEMORY_EVERY": str(MEMORY_EVERY), "CHECKPOINT_EVERY": str(SHARED_EVERY)}
+        values = {"TRAINER": trainer, "MEMORY_EVERY": str(MEMORY_EVERY), "CHECKPOINT_EVERY": str(SHARED_EVERY)}
         worker["env"] = [entry for entry in worker["env"] if entry["name"] not in values]
         worker["env"] += [{"name": name, "value": value} for name, value in values.items()]
         keep_in_memory(pod)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from testbed.frameworks.venv import environment
 
@@ -16,13 +20,37 @@ REPOSITORY = Path(__file__).parents[2]
 RUN_S_MAX = 300.0
 
 
-def demo(framework: str, *arguments: str) -> dict[str, Any]:
-    """Run `inplace demo` with the framework's environment, to its end and with exit 0; return its JSON object."""
-    command = [sys.executable, "-m", "inplace.cli", "demo", "--venv", str(environment(framework)), "--json", *arguments]
+def restart_twice(framework: str, manifest: str) -> None:
+    """Let `inplace demo` kill two workers: no Pod is new, no container, and each epoch begins with a lower loss."""
+    options = ("--venv", str(environment(framework)), "--json", "--file", manifest, "--failures", "2")
+    result = _last_line("inplace.cli", "demo", *options)
+    assert (result["failures"], result["pods_recreated"], result["containers_restarted"]) == (2, 0, 0)
+    lines = [dict(word.split("=") for word in line.split()) for line in result["first_lines"]]
+    assert [line["epoch"] for line in lines] == ["1", "2", "3"]
+    assert all(float(later["loss"]) < float(earlier["loss"]) for earlier, later in pairwise(lines))
+
+
+def recover_from_kills(example: str, *options: str) -> None:
+    """Strike three times: all are recovered from, no two epochs meet, and each loss is as in a run without failures."""
+    result = _last_line("testbed.frameworks.kills", example, "--kills", "3", *options)
+    assert (result["kills"], result["recovered"], result["mixed"], result["wrong_losses"]) == (3, 3, 0, 0)
+
+
+def _last_line(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a program of this project to its end and with exit 0; return the JSON object that it printed last."""
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def on_tmpfs(folder: Path, options: str) -> tuple[str, ...]:
+    """Return words to put before a command, or before its variables; then this folder is a tmpfs with these options."""
+    if shutil.which("unshare") is None:
+        pytest.skip("expected unshare (util-linux), which mounts such a folder, saw none")
+    mount = f'mount -t tmpfs -o {options} tmpfs {folder} && exec env "$@"'
+    return "unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh"
 
 
 def run_script(framework: str, module: str, env: Mapping[str, str], *prefix: str) -> subprocess.CompletedProcess[str]:
@@ -36,40 +64,3 @@ def run_script(framework: str, module: str, env: Mapping[str, str], *prefix: str
         timeout=RUN_S_MAX,
         check=False,
     )
-
-
-LATE = """
-import os, sys
-from pathlib import Path
-from inplace.examples import {framework}_train as script
-folder, sync = Path(sys.argv[1]), os.fsync
-late, now = script.Checkpoints(folder, 1, 0), script.Checkpoints(folder, 2, 0)
-def overtake(file):
-    os.fsync = sync
-    now.write(10, dict(epoch=2))
-    sync(file)
-os.fsync = overtake
-try:
-    late.write(10, dict(epoch=1))
-except script.CheckpointError as error:
-    print(error.__cause__.strerror)
-found = now.newest(10)
-print(int((found if isinstance(found, dict) else found[1])["epoch"]), *sorted(path.name for path in folder.iterdir()))
-"""
-
-
-def overtake_a_late_writer(framework: str, folder: Path) -> list[str]:
-    """Let epoch 1 and then epoch 2 write one checkpoint in a folder, and 2 be the first to end; return what is there.
-
-    It is why the first one ended, whose the checkpoint is, and each file's name.
-    """
-    python = environment(framework) / "bin" / "python3"
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
-    command = [str(python), "-c", LATE.format(framework=framework), str(folder)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=RUN_S_MAX, check=True)
-    return done.stdout.splitlines()
-
-
-def losses(lines: list[str]) -> list[float]:
-    """Return the loss of each line `step=N loss=X ...`."""
-    return [float(dict(word.split("=") for word in line.split())["loss"]) for line in lines]

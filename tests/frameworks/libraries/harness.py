@@ -31,7 +31,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from benchmarks.systems import Group, in_pods, keep_in_memory
-from inplace.common.kube.resources import JOBSETS
+from inplace.common.kube.resources import JOBSETS, NODES
 from inplace.common.kube.resources import PODS as OF_PODS
 from inplace.common.wire import names as wire
 from inplace.common.wire.mode import Mode
@@ -68,7 +68,7 @@ class Library:
     """How a library's script is run.
 
     Args:
-        module: the script.
+        module: the script; "": the example's own.
         kill: how many steps a kill may cost.
         environment: of `testbed.frameworks.venv`.
         example: whose Pods run it.
@@ -87,10 +87,12 @@ class Library:
 
     def most(self, event: str) -> int:
         """Return how many steps an event may cost."""
-        return {"kill": self.kill, "repair": IN_MEMORY, "loss": ON_STORAGE}.get(event, 0)
+        return {"kill": self.kill, "repair": IN_MEMORY, "loss": ON_STORAGE, "losses": ON_STORAGE}.get(event, 0)
 
 
 OF: Final = {
+    "jax": Library("", environment="jax", example="jax"),
+    "torch": Library("", environment="torch"),
     "dcp": Library("with_dcp"),
     "orbax": Library("with_orbax", ON_STORAGE, "jax", "jax"),
     "orbax-emergency": Library("with_orbax_emergency", IN_MEMORY, "jax", "jax"),
@@ -105,6 +107,7 @@ OF: Final = {
     "torchft": Library("with_torchft", lighthouse="lighthouse"),
 }
 ALL_EVENTS: Final = ("kill", "kill", "kill", "loss", "drain", "suspend")
+LOSSES: Final = ("loss", "losses", "suspend")  # what no memory outlives
 
 
 @dataclass(frozen=True)
@@ -221,8 +224,22 @@ class Trial:
         os.kill(self._a_rank(), signal.SIGKILL)
 
     async def _loss(self) -> None:
-        """Lose a Pod at once, as with its node: nobody asks the worker to save."""
-        await self._cluster.client().delete(OF_PODS, "default", self._a_pod(), grace_period_s=0)
+        """Lose a Pod at once, as with its node, which takes no other: nobody asks the worker to save."""
+        client, name, old = self._cluster.client(), self._a_pod(), self._nodes()
+        await client.patch(NODES, None, old[name], {"spec": {"unschedulable": True}})
+        await client.delete(OF_PODS, "default", name, grace_period_s=0)
+        await self._until(lambda: len(self._nodes().keys() - {name}) == PODS, "a new Pod on another node")
+        await client.patch(NODES, None, old[name], {"spec": {"unschedulable": None}})
+
+    async def _losses(self) -> None:
+        """Lose all Pods at once: no peer has a state."""
+        for name in self._nodes():
+            await self._cluster.client().delete(OF_PODS, "default", name, grace_period_s=0)
+
+    def _nodes(self) -> dict[str, str]:
+        """Return the node of each Pod that has one, by the Pod's name."""
+        pods = self._cluster.pods()
+        return {pod["metadata"]["name"]: node for pod in pods if (node := pod["spec"].get("nodeName"))}
 
     async def _drain(self) -> None:
         await self._cluster.client().delete(OF_PODS, "default", self._a_pod())
@@ -334,14 +351,13 @@ def _beside(library: Library) -> Iterator[str]:
             process.kill()
 
 
-def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse: str) -> None:
+def _changed(pod: dict[str, Any], *, library: Library, lighthouse: str) -> None:
     """Make an example's Pods those of a library."""
     pod["terminationGracePeriodSeconds"] = 2 * SAVE_S
     (worker,) = pod["containers"]
     words = worker["command"]
     words[words.index("-m") + 1 :] = [_module(library)]
-    values = {"CHECKPOINT_DIR": str(folder / "shared"), **library.env}
-    values |= {"TORCHFT_LIGHTHOUSE": lighthouse} if lighthouse else {}
+    values = {**library.env} | ({"TORCHFT_LIGHTHOUSE": lighthouse} if lighthouse else {})
     keep_in_memory(pod)
     worker["env"] = [entry for entry in worker["env"] if entry["name"] not in {*values, "POD_NAME"}]
     worker["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})
@@ -354,7 +370,7 @@ def _changed(pod: dict[str, Any], *, library: Library, folder: Path, lighthouse:
 
 
 def _module(library: Library) -> str:
-    return f"{PACKAGE}.{library.module}"
+    return f"{PACKAGE}.{library.module}" if library.module else f"inplace.examples.{library.example}_train"
 
 
 async def strike(
@@ -366,7 +382,6 @@ async def strike(
         AssertionError: the group did not go on, or an event cost more steps than it may.
     """
     library = OF[name]
-    (folder / "shared").mkdir()
     rows = []
     depth = f"depth={wire.DEPTH_CONTAINERS}," if mode == Mode.CONTAINERS else ""
     try:
@@ -378,7 +393,7 @@ async def strike(
                 mode=mode,
                 annotations={wire.RESTART: f"{depth}save-within={SAVE_S}"},
                 pods=PODS,
-                change=partial(_changed, library=library, folder=folder, lighthouse=lighthouse),
+                change=partial(_changed, library=library, lighthouse=lighthouse),
                 change_jobset=_apart if lighthouse else None,
             )
             async with started as group:
