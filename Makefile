@@ -179,6 +179,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and
 	$(BIN)/python -m tests.docs.failure_cost_page
 	$(BIN)/python -m tests.docs.settings_page
 	$(BIN)/python -m tests.docs.api_page
+	$(BIN)/python -m tests.planted.table
 	$(BIN)/python -m tests.docs.schemas
 	$(BIN)/python -m release.man_page
 	$(BIN)/python -m grafana.build

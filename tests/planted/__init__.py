@@ -5,7 +5,7 @@ Planted bugs: production with a mistake in a function or two, and who must find 
     python -m tests.planted --by campaign,stories    by these
     python -m tests.planted --only NAME,NAME         some
     python -m tests.planted --list                   say who finds which
-    python -m tests.planted --by campaign --write    and put the campaign's table into docs/planted-bugs.md
+    python -m tests.planted --by campaign --write    and put the results into docs/planted-bugs.md; with --only, too
 
 The campaign of faults (`simulator.campaign`) must see a property break; a bug that names an issue is modelled on a real
 bug of another project. The model checker (`tests.model`) must see a rule break; `make model` hunts its bugs as well. Of

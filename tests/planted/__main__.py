@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="say who finds which, and hunt nothing")
     parser.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    parser.add_argument("--write", action="store_true", help="put the campaign's table into docs/planted-bugs.md")
+    parser.add_argument("--write", action="store_true", help="put the campaign's results into docs/planted-bugs.md")
     return parser
 
 

@@ -1,4 +1,7 @@
-"""The table of planted bugs, for the terminal and for docs/planted-bugs.md."""
+"""The table of planted bugs, for the terminal and for docs/planted-bugs.md.
+
+`python -m tests.planted.table` writes the page anew from the catalogue; it keeps the results of hunts, which take long.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.planted.campaign import ROOT, Bounds, Hunt
+from tests.planted.catalogue import HUNTED
 
 PAGE: Final = ROOT / "docs" / "planted-bugs.md"
 HEADING: Final = "## Planted bugs"
 OURS: Final = "our own"
+MISSED: Final = "**not caught**"
+NOT_HUNTED: Final = ("**not hunted yet**", "-", "-")
 
 _MOST: Final = Bounds()
 _INTRODUCTION: Final = f"""
@@ -20,6 +26,7 @@ that the bug needs (the table names them), {_MOST.plans} perturbed situations, a
 code. `tests/planted` has the bugs. `python -m simulator.campaign run --seed N` replays a seed, with `--faults` if the
 table names faults.
 """
+_HEAD: Final = "| mistake | where | modelled on | caught by | in | runs |\n|---|---|---|---|---|---:|\n"
 
 
 def line(hunt: Hunt) -> str:
@@ -42,32 +49,24 @@ def case(hunt: Hunt) -> str:
     return "-"
 
 
-def markdown(hunts: Sequence[Hunt]) -> str:
-    """Return the section of the page."""
-    caught = sum(hunt.is_caught for hunt in hunts)
-    modelled = sum(bool(hunt.bug.model) for hunt in hunts)
-    rows = [
-        f"| {hunt.bug.name} | {hunt.bug.area.value} | {hunt.bug.model or OURS} "
-        f"| {hunt.found.rule or '**not caught**'} | {case(hunt)} | {hunt.found.runs} |"
-        for hunt in hunts
-    ]
-    return "\n".join(
-        [
-            HEADING,
-            _INTRODUCTION,
-            f"{caught} of {len(hunts)} are caught; {modelled} are modelled on bugs of other projects.",
-            "",
-            "| mistake | where | modelled on | caught by | in | runs |",
-            "|---|---|---|---|---|---:|",
-            *rows,
-            "",
-        ]
-    )
+def page(text: str, hunts: Sequence[Hunt] = ()) -> str:
+    """Return the page with a row for each bug of the catalogue: these hunts' results, and of other bugs the text's."""
+    before, _, old = text.partition(HEADING)
+    cells = [row.strip("| ").split(" | ") for row in old.splitlines() if row.startswith("| ")]
+    results = {name: result for name, _, _, *result in cells}
+    results |= {one.bug.name: [one.found.rule or MISSED, case(one), str(one.found.runs)] for one in hunts}
+    rows = [[bug.name, bug.area.value, bug.model or OURS, *results.get(bug.name, NOT_HUNTED)] for bug in HUNTED]
+    caught = sum(row[3] not in (MISSED, NOT_HUNTED[0]) for row in rows)
+    theirs = sum(row[2] != OURS for row in rows)
+    said = f"{caught} of {len(rows)} are caught; {theirs} are modelled on bugs of other projects."
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{before}{HEADING}\n{_INTRODUCTION}\n{said}\n\n{_HEAD}{table}"
 
 
-def write(hunts: Sequence[Hunt]) -> None:
-    """Replace the page's section."""
-    text = PAGE.read_text() if PAGE.exists() else "# Would a bug be found?\n"
-    before, _, rest = text.partition(HEADING)
-    _, heading, after = rest.partition("\n## ")
-    PAGE.write_text(before.rstrip() + "\n\n" + markdown(hunts) + (heading + after if heading else ""))
+def write(hunts: Sequence[Hunt] = ()) -> None:
+    """Write the page."""
+    PAGE.write_text(page(PAGE.read_text(), hunts))
+
+
+if __name__ == "__main__":
+    write()
