@@ -21,11 +21,11 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -47,11 +47,11 @@ SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPF
 NO_CHECKPOINT = 73  # exit code: a restart would not help; torchrun makes 1 of it
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest Pod has
 CONNECT_PAUSE_S = 0.05  # N ranks ask rank 0 at most 20 N times a second, until it listens
-UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError)
+UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, TypeError, pickle.UnpicklingError)
 
 
 class CheckpointError(Exception):
-    """The checkpoint folder takes no checkpoint; the message says what was expected, seen and what happens next."""
+    """A checkpoint cannot be written."""
 
 
 class MixedRunsError(Exception):
@@ -98,7 +98,7 @@ class Settings:
 
 
 class Checkpoints:
-    """The training's states in one folder, of this Pod or of all."""
+    """The states in one folder, of this Pod or of all, each in a file of its own that is whole or absent."""
 
     def __init__(self, folder: Path, epoch: int, rank: int) -> None:
         self._folder = folder
@@ -106,80 +106,50 @@ class Checkpoints:
         self._fresh = folder / f"{self._epoch}-rank-{rank}.new"  # nobody else writes it
 
     def check(self) -> None:
-        """Raise now what the first checkpoint would raise after its steps.
-
-        Raises:
-            CheckpointError: nothing can be written into the folder.
-        """
-        try:
-            self._put(b"-" * 4096)
+        """Raise CheckpointError now, and not after the steps before the first checkpoint."""
+        with self._changing():
+            self._fresh.touch()
             self._fresh.unlink()
-        except OSError as error:
-            raise self._refused(error, "training does not begin") from error
-
-    def write(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it.
-
-        Raises:
-            CheckpointError: the folder is full, or refuses, or a later epoch writes there.
-        """
-        body = io.BytesIO()
-        torch.save({"step": step, **state}, body)
-        try:
-            self._put(body.getbuffer())
-            self._fresh.replace(self._path(step))
-            self._sync_folder()
-            for old in self._steps()[:-CHECKPOINTS_KEPT]:
-                self._path(old).unlink(missing_ok=True)
-        except OSError as error:
-            self._fresh.unlink(missing_ok=True)
-            kept = self._steps()
-            raise self._refused(error, f"training ends; the checkpoints of steps {kept or '(none)'} stay") from error
 
     def newest(self, step: int | None = None) -> dict[str, Any]:
         """Return the newest state that can be read, or this one; one of step 0 without weights if there is none."""
-        for at in reversed(self._steps()) if step is None else [step]:
+        names = "step-*.pt" if step is None else f"step-{step:09}.pt"
+        for path in sorted(self._folder.glob(names), reverse=True):
             try:
-                state: dict[str, Any] = torch.load(self._path(at), weights_only=True)
-                if state["step"] == at:
-                    return state
-                say(f"{self._path(at)}: expected step {at}, saw {state['step']}; the checkpoint before it is tried")
+                return {**torch.load(path, weights_only=True), "step": int(path.stem.removeprefix("step-"))}
             except UNREADABLE as error:
-                reason = str(error).partition("\n")[0][:200]
-                say(f"{self._path(at)}: expected a whole checkpoint, saw {reason}; the one before it is tried")
+                say(f"skipped {path.name}, which cannot be read: {str(error).partition(chr(10))[0][:200]}")
         return {"step": 0}
 
-    def _put(self, body: bytes | memoryview) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob("*.new"):
-            if left.name < self._epoch:  # that epoch is over: if its process still writes, its rename fails
-                left.unlink(missing_ok=True)
-        with self._fresh.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
+    def write(self, step: int, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint so that a crash leaves the old ones or the new one, never half of it."""
+        body = io.BytesIO()  # where a file cannot take it, `torch.save` does not say why
+        torch.save(dict(state), body)
+        with self._changing():
+            with self._fresh.open("wb") as file:
+                file.write(body.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            self._fresh.replace(self._folder / f"step-{step:09}.pt")
+            for old in sorted(self._folder.glob("step-*.pt"))[:-CHECKPOINTS_KEPT]:
+                old.unlink(missing_ok=True)
 
-    def _sync_folder(self) -> None:
-        """Make sure that the new name survives a crash of the node."""
-        folder = os.open(self._folder, os.O_RDONLY)
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Raise CheckpointError where the folder takes no file, or a later epoch writes there."""
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def _steps(self) -> list[int]:
-        return sorted(int(path.stem.removeprefix("step-")) for path in self._folder.glob("step-*.pt"))
-
-    def _path(self, step: int) -> Path:
-        return self._folder / f"step-{step:09}.pt"
-
-    def _refused(self, error: OSError, consequence: str) -> CheckpointError:
-        nearest = next(path for path in (self._folder, *self._folder.absolute().parents) if path.exists())
-        free = shutil.disk_usage(nearest).free
-        return CheckpointError(
-            f"CHECKPOINT_DIR {self._folder}: expected a folder that takes a checkpoint, saw {error.strerror} "
-            f"({free:,} bytes free); {consequence}"
-        )
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for left in self._folder.glob("*.new"):
+                if left.name < self._epoch:  # that epoch is over: if its process still writes, its rename fails
+                    left.unlink(missing_ok=True)
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                self._fresh.unlink()
+            raise CheckpointError(
+                f"expected to write checkpoints into {self._folder}, saw: {error.strerror}. The checkpoints that are "
+                "there stay. Make room there, or let CHECKPOINT_DIR name another folder"
+            ) from error
 
 
 class Trainer:

@@ -65,7 +65,7 @@ def test_a_half_written_checkpoint_is_skipped_and_steps_repeat_bit_by_bit(tmp_pa
     second = train(folders, 32, epochs=(2, 2))
 
     assert [code for code, _ in second] == [0, 0], second
-    assert any("step-000000030.pt: expected a whole checkpoint, saw" in line for line in second[1][1])
+    assert any(line.startswith("skipped step-000000030.pt") for line in second[1][1])
     assert "rank=0 takes the checkpoint of step 20 from rank 1" in second[0][1]
     assert not left.exists()
     for (_, before), (_, after) in zip(first, second, strict=True):
@@ -98,9 +98,7 @@ def test_a_folder_that_takes_no_checkpoint_is_named(tmp_path: Path, options: str
     ((code, said),) = train([tmp_path], 30, *on_tmpfs(tmp_path, options))
     assert code == NO_CHECKPOINT, said
     assert len(steps_of(said)) == steps, said
-    assert f"rank=0: CHECKPOINT_DIR {tmp_path}: expected a folder that takes a checkpoint, saw {words}" in "\n".join(
-        said
-    )
+    assert f"rank=0: expected to write checkpoints into {tmp_path}, saw: {words}" in "\n".join(said)
     assert not any("Traceback" in line for line in said)
 
 
