@@ -159,8 +159,9 @@ async def test_who_raises_and_who_hangs_is_named(cluster_with_image: Cluster, fr
         await until(lambda: group.epoch == 3, "S = 3", timeout_s=SETTLED_S_MAX, also=group.state)
         assert f"pod {victim} was silent first" in await ask("explain")
         raised, hung = [line.strip() for line in (await ask("history")).splitlines() if "Pod " in line][:2]
-        assert raised == f"a worker ended: Pod {victim} on node-0 with exit code 1: {ERROR}"
-        assert hung == f"a worker hung: Pod {victim} on node-0 (Stalled)"
+        went_on = "went on from the shared step 10"
+        assert raised == f"a worker ended: Pod {victim} on node-0 with exit code 1: {ERROR} (device); {went_on}"
+        assert hung.startswith(f"a worker hung: Pod {victim} on node-0 (Stalled); {went_on}")
         assert group.uids() == {pod["metadata"]["uid"] for pod in group.live()}
 
 
