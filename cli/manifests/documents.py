@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import yaml
 
-from inplace.cli.forms import FormError, check_manifest
-from inplace.cli.manifests.trainer import is_runtime, is_train_job
+from inplace.cli.forms import METADATA, WORDS, form
+from inplace.cli.lint.stored import stored
+from inplace.cli.manifests.trainer import is_runtime, is_train_job, jobset_in
 from inplace.cli.manifests.yaml_loader import parse, with_whole_characters
+from inplace.common.jobset.form import check_form, in_words
 from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -28,6 +31,27 @@ OTHER_KINDS: Final = frozenset((
     ("kubeflow.org", "PyTorchJob"), ("kubeflow.org", "MPIJob"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
     ("batch", "Job"), ("batch.volcano.sh", "Job"), ("ray.io", "RayCluster"), ("ray.io", "RayJob"),
 ))  # fmt: skip
+
+_NAMED: Final = {"metadata?": {**METADATA, "name?": str, "namespace?": str, "generateName?": str}}
+_TEMPLATE: Final = {**_NAMED, "spec?": {}}  # of a JobSet
+_OBJECT: Final = form(_NAMED)
+_RULE: Final = {"apiGroups?": [str], "resources?": [str], "resourceNames?": [str], "verbs?": [str]}
+_ROLE: Final = form({**_NAMED, "rules?": [_RULE]})
+_BINDING: Final = form({**_NAMED, "roleRef?": {"kind?": str, "name?": str}, "subjects?": [{}]})
+_RIGHTS: Final = {"Role": _ROLE, "ClusterRole": _ROLE, "RoleBinding": _BINDING, "ClusterRoleBinding": _BINDING}
+_TRAINER: Final = {"command?": [str], "args?": [str], "env?": [{"name?": str}], "resourcesPerNode?": {}}
+_TRAIN_JOB: Final = form(
+    {
+        **_NAMED,
+        "spec": {
+            "runtimeRef?": {"kind?": str, "name?": str},
+            "trainer?": _TRAINER,
+            "annotations?": WORDS,
+            "runtimePatches?": [{"trainingRuntimeSpec?": {"template?": _TEMPLATE}}],
+        },
+    }
+)
+_RUNTIME: Final = form({**_NAMED, "spec": {"template": _TEMPLATE, "mlPolicy?": {"numNodes?": int, "mpi?": {}}}})
 
 
 class StreamError(Exception):
@@ -83,9 +107,9 @@ def read_stream(file: str) -> Stream:
         if not isinstance(document, dict) or not all(_is_text(document.get(key)) for key in ("apiVersion", "kind")):
             raise StreamError(f"{source}: expected objects with apiVersion and kind, saw {document!r:.80}")
         try:
-            check_manifest(document)
-        except FormError as error:
-            raise StreamError(f"{source}: {document['kind']}: {error}") from error
+            _check_form(document)
+        except msgspec.ValidationError as error:
+            raise StreamError(f"{source}: {document['kind']}: {in_words(error)}") from error
     if not any(is_jobset(one) or is_runtime(one) or is_train_job(one) for one in stream.objects()):
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
         page = (
@@ -93,6 +117,34 @@ def read_stream(file: str) -> Stream:
         )
         raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}{page}")
     return stream
+
+
+def _check_form(obj: KubeObject) -> None:
+    """Check which parts of an object are mappings, lists, texts and numbers; its kind and its version are texts.
+
+    Raises:
+        msgspec.ValidationError: it has another form than its kind.
+    """
+    if is_runtime(obj):
+        msgspec.convert(obj, _RUNTIME)
+        _check_jobset(jobset_in(obj), ".spec.template")
+    elif is_train_job(obj):
+        msgspec.convert(obj, _TRAIN_JOB)
+        for place, patch in enumerate(obj["spec"].get("runtimePatches") or ()):
+            template = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
+            _check_jobset(template, f".spec.runtimePatches[{place}].trainingRuntimeSpec.template")
+    else:
+        msgspec.convert(obj, _RIGHTS.get(obj["kind"], _OBJECT))
+        if is_jobset(obj):
+            _check_jobset(obj)
+
+
+def _check_jobset(jobset: KubeObject, where: str = "") -> None:
+    """Check a JobSet, or a part of a thing that becomes one; `where` is the path to it."""
+    try:
+        check_form(stored(jobset))
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(str(error).replace(" - at `$", f" - at `${where}", 1)) from error
 
 
 def objects_of(document: Any) -> Iterator[Any]:
