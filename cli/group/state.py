@@ -19,6 +19,7 @@ from inplace.cli.group.straggler import Straggler
 from inplace.common.bare.record import replace as changed
 from inplace.common.injection.as_made import as_made
 from inplace.common.injection.pod_roles import members
+from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.conditions import BARRIER_WAITING
 from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, SlotState, headline
 from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
@@ -114,6 +115,15 @@ class GroupState:
     def unnamed(self) -> int:
         """Return how many slots without a Pod have no name in `stragglers`."""
         return sum(scope.unnamed for scope in self.scopes)
+
+    def left_s(self, now_s: float) -> float | None:
+        """Return when the barrier lifts if the rest arrive as those before did, in seconds; None for unknown."""
+        began_s = unix_time(self.last.started_at) if self.last is not None and self.last.synced_at is None else None
+        gathering = [scope for scope in self.scopes if scope.target > scope.synced]
+        arrived, missing = sum(one.arrived for one in gathering), sum(one.late for one in gathering)
+        if began_s is None or not arrived or not missing:
+            return None
+        return max(0.0, now_s - began_s) * missing / arrived
 
 
 def group_state(

@@ -59,8 +59,14 @@ TRIGGERS = {
 }
 
 
-def status_data(state: GroupState, left_s: float | None = None, line: str = "") -> StatusDocument:
-    """Return the same for programs; `line` is the headline, "" where it would say less than is known elsewhere."""
+def status_data(state: GroupState, now_s: float | None = None, line: str = "") -> StatusDocument:
+    """Return the same for programs.
+
+    Args:
+        state: what to show.
+        now_s: wall time; None for a document that changes with the state alone.
+        line: the headline; "" where it would say less than is known elsewhere.
+    """
     return {
         "namespace": state.namespace,
         "name": state.name,
@@ -70,7 +76,7 @@ def status_data(state: GroupState, left_s: float | None = None, line: str = "") 
         "pods": state.pods,
         "expected": state.expected,
         "arrived": state.arrived,
-        "secondsLeft": left_s,
+        "secondsLeft": None if now_s is None else state.left_s(now_s),
         "barrierWaiting": state.stuck or None,
         "restarts": {"used": state.used, "max": state.allowed},
         "conditions": {kind: one.get("message", "") for kind, one in (state.conditions or {}).items()},

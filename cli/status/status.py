@@ -7,11 +7,10 @@ import time
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_group, read_jobsets
-from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.state import group_state
 from inplace.cli.group.steps_told import with_steps
 from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.cli.terminal.visible import one_line
-from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.headline import GroupPhase, Pulse
 
 
@@ -29,7 +28,7 @@ async def run_status(
         everywhere: list the JobSets of all namespaces.
     """
     if name is None and watch:
-        from inplace.cli.status.watch_list import watch_list
+        from inplace.cli.status.watch import watch_list
 
         await watch_list(connection, output, everywhere=everywhere)
     elif name is None:
@@ -56,11 +55,11 @@ async def _show_one(connection: Connection, name: str, output: Output) -> None:
     if output != "table":
         from inplace.cli.status.document import status_data
 
-        print_data(status_data(state, left_s_of(state, now_s), line), output)
+        print_data(status_data(state, now_s, line), output)
         return
     from inplace.cli.status.view import status_picture
 
-    show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s), line=line))
+    show(status_picture(state, now_s=now_s, columns=console().width, line=line))
     for problem in unread:
         print(one_line(f"not read: {problem}"), file=sys.stderr)
 
@@ -77,13 +76,3 @@ async def _show_all(connection: Connection, output: Output, *, everywhere: bool)
         from inplace.cli.status.view import list_picture
 
         show(list_picture(jobsets, now_s=time.time(), everywhere=everywhere))
-
-
-def left_s_of(state: GroupState, now_s: float) -> float | None:
-    """Return when the barrier lifts if the rest arrive as those before did; one look has no other pace to go by."""
-    began_s = unix_time(state.last.started_at) if state.last is not None and state.last.synced_at is None else None
-    gathering = [scope for scope in state.scopes if scope.target > scope.synced]
-    arrived, missing = sum(one.arrived for one in gathering), sum(one.late for one in gathering)
-    if began_s is None or not arrived or not missing:
-        return None
-    return max(0.0, now_s - began_s) * missing / arrived

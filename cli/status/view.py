@@ -37,16 +37,13 @@ STYLES = {
 }
 
 
-def status_picture(
-    state: GroupState, *, now_s: float, columns: int, left_s: float | None = None, line: str = ""
-) -> RenderableType:
+def status_picture(state: GroupState, *, now_s: float, columns: int, line: str = "") -> RenderableType:
     """Return the picture of one JobSet.
 
     Args:
         state: what to show.
         now_s: wall time.
         columns: how wide the terminal is.
-        left_s: when the barrier is expected to lift; None for unknown.
         line: the headline; "" where it would say less than is known elsewhere.
     """
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
@@ -58,7 +55,7 @@ def status_picture(
     ]
     if state.phase not in (*ENDED, GroupPhase.SUSPENDED):
         for scope in state.scopes:
-            parts += _scope(scope, columns, left_s)
+            parts += _scope(scope, columns, state.left_s(now_s))
         parts += [Text(one_line(line), "yellow") for line in notice_lines(state.notices, now_s)]
     if state.stuck:
         parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))

@@ -1,8 +1,8 @@
 """
-`inplace status --watch`: watch one JobSet and its Pods, and keep the picture up to date.
+`inplace status --watch`: watch one JobSet and its Pods, or the JobSets of a namespace from their statuses alone.
 
 On a terminal the picture is drawn again after a change, at most four times a second. A pipe gets one line, or one JSON
-object, for each change of that line.
+object, for each change of that line; for each JobSet of a list the first lines say how it stands.
 
 The first read is the slim one of `inplace status`. The watch then sends whole objects, which the server has already
 encoded for the controller (docs/adr/0041). A Pod that announces between the read and the watch is shown one epoch back
@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from operator import itemgetter
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -28,12 +28,12 @@ from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
 from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
-from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
+from inplace.cli.group.read import pods_selector, read_jobset, read_jobsets, read_pods_of
 from inplace.cli.group.scope_state import members_text
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.status.document import status_data
-from inplace.cli.status.view import status_picture
+from inplace.cli.status.document import list_data, status_data
+from inplace.cli.status.view import list_picture, status_picture
 from inplace.cli.terminal.moments import clock_text, count_text
 from inplace.cli.terminal.screen import Output, console
 from inplace.cli.terminal.visible import one_line
@@ -44,39 +44,17 @@ from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire.notice import BUSY
 
+if TYPE_CHECKING:
+    from inplace.cli.documents import JobSetRow
+
 REFRESH_S = 0.25  # 5,000 Pods announce within a second or two; more pictures than that nobody sees
 TICK_S = 1.0  # durations in the picture grow although nothing happens
 REST = 4  # times as long as the last picture took: 5,000 Pods in 0.1 s, so a fifth of a core while they all change
-WINDOW_S = 10.0  # a restart of 5,000 Pods takes about that long; older arrivals say little about the next
-SEEN_MAX = 256  # looks kept; four a second for a minute
 WATCHED_PODS = replace(POD_CODEC, meta=lambda pod: Meta("", pod.name, pod.name, pod.metadata.resource_version))
 """Known by their names, which no two Pods of Jobs share; a row of a Table has no UID."""
+DELETED: Final = "Deleted"  # the phase of the last line about a JobSet of a list
 
-
-@dataclass(slots=True)
-class Progress:
-    """What was seen of one gathering. Its end is estimated along a straight line; another epoch starts anew."""
-
-    target: int = -1
-    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
-
-    def saw(self, now_s: float, target: int, arrived: int) -> None:
-        """Take note of how many had arrived."""
-        if target != self.target:
-            self.target = target
-            self._seen.clear()
-        self._seen.append((now_s, arrived))
-        while len(self._seen) > 2 and now_s - self._seen[0][0] > WINDOW_S:
-            self._seen.popleft()
-
-    def left_s(self, expected: int) -> float | None:
-        """Return the seconds until the last one arrives at this pace; None when no Pod arrived lately."""
-        if len(self._seen) < 2:
-            return None
-        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
-        if last <= first or last_s <= first_s:
-            return None
-        return (expected - last) * (last_s - first_s) / (last - first)
+Rows: TypeAlias = "dict[tuple[str, str], JobSetRow]"
 
 
 class WatchLog:
@@ -173,17 +151,16 @@ class StatusWatch(JobSetWatch):
 async def watch_status(connection: Connection, name: str, output: Output) -> None:
     """Show a JobSet until it ends or the user has seen enough."""
     await read_jobset(connection, name)  # says better than a watch why it cannot be read
-    watch, progress, said = StatusWatch(connection, name), Progress(), ""
+    watch, said = StatusWatch(connection, name), ""
 
     def look(columns: int | None) -> RenderableType | None:
         nonlocal said
         if not watch.is_filled:
             return None
         state, now_s = watch.state(), time.time()
-        left_s = _pace(progress, state)
         if columns is not None:
             line = "" if state.phase is GroupPhase.RUNNING else state.headline().text  # a watch sees no steps
-            return status_picture(state, now_s=now_s, columns=columns, left_s=left_s, line=line)
+            return status_picture(state, now_s=now_s, columns=columns, line=line)
         if (line := watch_line(state, output)) != said:
             said = line
             print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
@@ -229,16 +206,6 @@ async def follow(
                     await watch.changed.wait()
 
 
-def _pace(progress: Progress, state: GroupState) -> float | None:
-    """Note the arrivals, and return when the barrier lifts at this pace."""
-    gathering = [scope for scope in state.scopes if scope.target > scope.synced]
-    if not gathering:
-        return None
-    arrived = sum(scope.arrived for scope in gathering)
-    progress.saw(time.monotonic(), max(scope.target for scope in gathering), arrived)
-    return progress.left_s(sum(scope.expected for scope in gathering))
-
-
 def watch_line(state: GroupState, output: Output) -> str:
     """Return the line for a pipe; it is printed again when it differs."""
     if output != "table":
@@ -253,3 +220,46 @@ def watch_line(state: GroupState, output: Output) -> str:
     lasting = (one for one in state.notices if one.kind != BUSY)
     told = "".join(f"; {line}" for line in notice_lines(lasting, 0.0)[:3])
     return one_line(f"{state.phase.value} {epochs}{waits}{told}")
+
+
+async def watch_list(connection: Connection, output: Output, *, everywhere: bool) -> None:
+    """Show the JobSets until the user has seen enough."""
+    await read_jobsets(connection, everywhere=everywhere)  # says better than a watch why they cannot be read
+    watch = JobSetWatch(connection, None if everywhere else connection.namespace)
+    jobsets = watch.jobsets
+    rows: Rows = {}
+
+    def look(columns: int | None) -> RenderableType | None:
+        nonlocal rows
+        if not jobsets.has_synced:
+            return None
+        watch.changed.clear()
+        if columns is not None:
+            return list_picture(jobsets, now_s=time.time(), everywhere=everywhere)
+        rows = _print_changes(rows, jobsets, output)
+        return None
+
+    async with beside(jobsets.run):
+        await follow(watch, output, look)
+
+
+def _print_changes(before: Rows, jobsets: Informer[KubeObject], output: Output) -> Rows:
+    """Print the lines that changed; return all of them."""
+    rows = {(row["namespace"], row["name"]): row for row in map(list_data, jobsets)}
+    gone = [before[key] | {"phase": DELETED, "waitsFor": None} for key in before.keys() - rows.keys()]
+    fresh = [row for key, row in rows.items() if before.get(key) != row]
+    for row in sorted([*fresh, *gone], key=itemgetter("namespace", "name")):
+        print(json.dumps(row) if output != "table" else f"{clock_text(time.time())} {list_line(row)}", flush=True)
+    return rows
+
+
+def list_line(row: JobSetRow) -> str:
+    """Return the line for a pipe."""
+    epochs = "/".join(str(epoch) for epoch in row["epochs"])
+    used = row["restarts"]["used"]
+    parts = [f"{row['namespace']}/{row['name']} {row['phase']}"]
+    parts += [f"epoch {epochs}"] if epochs else []
+    parts += [f"{row['jobsReady']} of {row['jobs']} Jobs ready"]
+    parts += [f"{used} of {row['restarts']['max']} restarts"] if used is not None else []
+    parts += [f"waits for: {row['waitsFor']}"] if row["waitsFor"] else []
+    return one_line(", ".join(parts))

@@ -10,7 +10,7 @@ import pytest
 
 from inplace.agent.version import VERSION
 from inplace.cli.status.status import _show_all
-from inplace.cli.status.watch_list import watch_list
+from inplace.cli.status.watch import watch_list
 from inplace.cli.terminal.screen import PIPE_COLUMNS, console
 from inplace.common.kube.resources import JOBSETS, NAMESPACES
 from tests.cli.command import run_bytes, run_here

@@ -17,9 +17,8 @@ from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import list_data, status_data
-from inplace.cli.status.status import left_s_of
 from inplace.cli.status.view import list_picture, status_picture
-from inplace.cli.status.watch import Progress, StatusWatch, watch_status
+from inplace.cli.status.watch import StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show
 from inplace.common.jobset.headline import GroupPhase
@@ -279,28 +278,15 @@ async def test_a_tick_counts_nothing_anew() -> None:
         await asyncio.gather(*following, return_exceptions=True)
 
 
-def test_pace() -> None:
-    """The forecast is a line through the last ten seconds; a new epoch resets it; without arrivals there is none."""
-    progress = Progress()
-    for second in range(5):
-        progress.saw(float(second), 7, second * 100)
-    assert progress.left_s(1_000) == pytest.approx(6.0)
-    for second in range(5, 30):
-        progress.saw(float(second), 7, 400)
-    assert progress.left_s(1_000) is None
-    progress.saw(31.0, 8, 0)
-    assert progress.left_s(1_000) is None
-
-
-def test_one_look_goes_by_when_the_restart_began() -> None:
-    """A single look uses the restart's beginning: three of four arrivals in nine seconds give three seconds more."""
+def test_the_time_left_goes_by_when_the_restart_began() -> None:
+    """All arrivals since the restart began count: three of four in nine seconds give three seconds more."""
     raw = jobset(4, status=wire.status_of_epochs(1, 1))
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
     state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
-    assert left_s_of(state, 9.0) is None
+    assert state.left_s(9.0) is None
     last = LastRestart(2, started_at="1970-01-01T00:00:00Z")
     began = GroupState(state.namespace, state.name, state.phase, state.jobset, state.scopes, 3, last=last)
-    assert left_s_of(began, 9.0) == pytest.approx(3.0)
+    assert began.left_s(9.0) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(
