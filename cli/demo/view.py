@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from inplace.cli.beside import beside
-from inplace.cli.demo.kill_record import ComparedRestart
+from inplace.cli.demo.group import ComparedRestart
 from inplace.cli.demo.picture import Scene
 from inplace.cli.group.scope_state import RANKS_SHOWN
 from inplace.cli.terminal.console import VisibleConsole

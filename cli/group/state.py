@@ -21,7 +21,7 @@ from inplace.common.injection.as_made import as_made
 from inplace.common.injection.pod_roles import members
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.conditions import BARRIER_WAITING
-from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, SlotState, headline
+from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, Slots, SlotState, headline
 from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
 from inplace.common.jobset.notices import GroupNotice
 from inplace.common.jobset.scopes import fields_of_scope
@@ -279,3 +279,35 @@ def _by_slot(pods: Iterable[PodFact]) -> dict[Slot, PodFact]:
         if (slot := pod.slot) is not None:
             best.setdefault(slot, pod)
     return best
+
+
+def state_of_status(raw: KubeObject) -> GroupState:
+    """Return how a JobSet stands by its status alone: no Pod is read, and none is missed that no condition misses."""
+    state = group_state(raw, (), named_max=0)
+    jobset, scopes = state.jobset, []
+    for scope in state.scopes:
+        slots = scope.slots
+        if slots.runs and jobset is not None:
+            lost = min(1, scope.expected) if state.stuck else 0
+            completed = min(_completed(jobset, scope.name), scope.expected - lost)
+            counts = {SlotState.VACANT: lost, SlotState.COMPLETED: completed}
+            counts[SlotState.RUNS] = scope.expected - lost - completed
+            slots = Slots(counts, slots.synced, slots.deprecated, slots.scope)
+        elif slots.synced == 0 and jobset is not None:  # the agent makes its Pod ready when the barrier lifts
+            slots = changed(slots, is_unequipped=_all_ready(jobset, scope.name))
+        scopes.append(replace(scope, slots=slots))
+    return replace(state, scopes=scopes)
+
+
+def _all_ready(jobset: JobSet, scope: str) -> bool:
+    """Say whether all Jobs of a scope are ready, by the status."""
+    ready = {str(one.get("name")): one.get("ready") for one in jobset.status.get(COUNTERS) or ()}
+    jobs = [job for job in jobset.replicated_jobs if job.name in jobset.scopes[scope].members]
+    return any(job.replicas for job in jobs) and all(ready.get(job.name) == job.replicas for job in jobs)
+
+
+def _completed(jobset: JobSet, scope: str) -> int:
+    """Return how many Pods of a scope are in Jobs that completed, by the status."""
+    sizes = {job.name: job.parallelism for job in jobset.replicated_jobs if job.name in jobset.scopes[scope].members}
+    counters = [one for one in jobset.status.get(COUNTERS) or () if one.get("name") in sizes]
+    return sum(sizes[one["name"]] * int(one.get("succeeded") or 0) for one in counters)

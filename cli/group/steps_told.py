@@ -66,7 +66,7 @@ async def with_steps(
 
 def sees_steps(jobset: KubeObject) -> bool:
     """Say whether an agent can see what ranks report: lint's rule, on the Jobs that would be made."""
-    from inplace.cli.lint.stall import is_unwatched  # with the agent's settings; few answers need them
+    from inplace.cli.lint.agent_policies import is_unwatched  # with the agent's settings; few answers need them
 
     return not is_unwatched(as_made(jobset).jobset)
 

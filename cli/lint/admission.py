@@ -3,14 +3,17 @@ Let the server judge: dry runs of the JobSet and of a Pod and a Job of each repl
 
 The dry run of a Pod shows facts that no version number shows: whether the server knows restartPolicyRules (a server
 that does not either drops them silently or refuses them), the namespace's Pod Security level, and other admission.
-Otherwise these errors would only appear in the Job's Events, after the JobSet was accepted.
+Otherwise these errors would only appear in the Job's Events, after the JobSet was accepted. Without a cluster `judge`
+asks the simulator's server, which has our CRD and policies: types, names, references, misspelt fields, CEL.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 from inplace.cli.lint.rights import Right, is_object, rights_of, shown_rights
@@ -21,13 +24,16 @@ from inplace.common.injection.pod_roles import Member, group_of, members
 from inplace.common.injection.rights import commands
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
+from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.api.access_review import as_account
 from inplace.controller.plan.jobs import build_job
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.apiserver.decoding import misfit
+from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -260,3 +266,20 @@ async def _exists(client: KubeClient, resource: Resource, namespace: str | None,
 async def _create(client: KubeClient, resource: Resource, namespace: str, obj: KubeObject) -> KubeObject:
     whole = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
     return object_of((await client.raw("POST", resource.path(namespace, query=_DRY), body=whole)).body)
+
+
+def judge(jobsets: Sequence[KubeObject]) -> list[list[Finding]]:
+    """Return why our API would refuse each JobSet; nothing is stored anywhere."""
+    return asyncio.run(_judge(jobsets))
+
+
+async def _judge(jobsets: Iterable[KubeObject]) -> list[list[Finding]]:
+    server = ApiServer(clock=LoopClock(), rng=Random(0))
+    server.load([*custom_resource_definitions(), *admission_policies()])
+    client = KubeClient(InMemoryTransport(server), user_agent="inplace-lint", field_manager="inplace-lint")
+    found = []
+    for jobset in jobsets:
+        placed = jobset | {"metadata": (jobset.get("metadata") or {}) | {"namespace": "default"}}
+        refused = await refusals_of_jobset(client, placed, "default")
+        found.append(refused or [finding async for finding in refusals_of_jobs(client, placed)])
+    return found

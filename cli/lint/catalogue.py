@@ -121,7 +121,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "agent-command": _error("agent or guard refuses its command line and ends with exit code 2 at every start"),
     "agent-env": _error("the agent refuses its environment and ends with exit code 2 at every start"),
-    # The watchdog: cli/lint/stall.py
+    # The watchdog: cli/lint/agent_policies.py
     "stall-unwatched": _error(
         "no program restarts the group when a worker hangs, and an agent may refuse such a setting"
     ),

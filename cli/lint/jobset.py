@@ -1,8 +1,10 @@
-"""Check the JobSet and its Jobs. Pure."""
+"""Check the JobSet and its Jobs, names of annotations and unexpanded variables among them. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from inplace.cli.lint.agent import options_of
@@ -12,6 +14,7 @@ from inplace.common.injection.finding import Finding, shown
 from inplace.common.injection.pod_failure_policy import FAILURES, final_codes_by_rule
 from inplace.common.injection.pod_roles import RUN, Container, Member, group_of, members
 from inplace.common.injection.restart_rules import Ending, codes_that, spell
+from inplace.common.jobset.settings import MEMBERS, ON_PODS, RESTART
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
@@ -115,14 +118,9 @@ def _startup_order(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]
 
 def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
     """Yield annotations without effect: the strategy counts beside the topology only, and a topology is a label."""
-    places: list[tuple[str, Any]] = [("metadata", jobset.get("metadata") or {})]
-    places += [
-        (f"{member.path}.template.metadata", member.template.get("metadata") or {}) for member in members(jobset)
-    ]
-    for path, metadata in places:
-        annotations = metadata.get("annotations") or {}
-        topology = annotations.get(wire.EXCLUSIVE_TOPOLOGY)
-        if wire.NODE_SELECTOR_STRATEGY in annotations and not topology:
+    for path, given in _places(jobset):
+        topology = given.get(wire.EXCLUSIVE_TOPOLOGY)
+        if wire.NODE_SELECTOR_STRATEGY in given and not topology:
             where = f'{path}.annotations["{wire.NODE_SELECTOR_STRATEGY}"]'
             fix = f"add {wire.EXCLUSIVE_TOPOLOGY} at the same place"
             yield Finding("no-effect", where, "it alone", f"{wire.EXCLUSIVE_TOPOLOGY} beside it", fix)
@@ -158,3 +156,99 @@ def _codes_in_place(member: Member, worker: Container) -> set[int]:
         return set(codes_that(worker.raw, Ending.ALL_RESTART))
     options = options_of(worker, RUN) if worker is member.supervisor else None
     return set(FAILURES) - options.final_codes if options is not None else set()
+
+
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|<[A-Za-z][^<>]*>")
+_OWN_MEANING: Final = frozenset(
+    ("command", "args", "value", "annotations", "subPathExpr", "exec", "workingDir", "onJobFailureMessagePatterns")
+)
+
+
+def check_placeholders(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield each place with a variable."""
+    for path, text in _texts(jobset, ""):
+        if found := _PLACEHOLDER.search(text):
+            command = "helm template CHART" if found[0].startswith("{{") else "envsubst < FILE"
+            fix = f"fill the template in first, as with {command} | inplace lint -f -; the rest is judged then"
+            if found[0].startswith("<"):
+                fix = "write the value in its place; the rest is judged then"
+            yield Finding("unexpanded-variable", path, f"{found[0]} in {text!r:.80}", "its value", fix)
+
+
+def _texts(part: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield all texts with their paths; items of a list by their names, as all our paths have them."""
+    if isinstance(part, str):
+        yield path, part
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key not in _OWN_MEANING:
+                yield f"the key in {path}", str(key)
+                yield from _texts(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(part, list):
+        for index, item in enumerate(part):
+            name = item.get("name") if isinstance(item, dict) else None
+            label = f'name="{name}"' if isinstance(name, str) and name else str(index)
+            yield from _texts(item, f"{path}[{label}]")
+
+
+PREFIXES: Final = ("jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "inplace.dev/")
+_PRIORITY: Final = "jobset.sigs.k8s.io/priority"  # upstream's pkg/constants; it is on Pods
+KNOWN: Final = frozenset(
+    {text for text in vars(wire).values() if isinstance(text, str) and text.startswith(PREFIXES)} | {_PRIORITY}
+)
+_BY_END: Final = {name.partition("/")[2]: name for name in sorted(KNOWN)}
+_MOVED: Final = {name: RESTART.named(part) for part, name in ON_PODS.items()}  # the controller writes them on Pods
+LIKENESS: Final = 0.9  # of a whole name under a foreign prefix: one or two letters differ
+NEAREST: Final = 0.6  # of what follows our prefixes, difflib's own measure; such a name is misspelt for certain
+
+
+def check_annotations(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield names under the prefixes of JobSet and of ours, or close to one of them, that nothing reads."""
+    for path, annotated in (*_places(jobset), *_pods(jobset)):
+        for name in annotated:
+            nearest = _MOVED.get(str(name)) if path == "metadata" else None
+            nearest = nearest or _nearest(str(name))
+            if nearest is not None:
+                needed, fix = nearest or "a name of docs/manifests.md", "correct the name, or remove the annotation"
+                yield Finding(
+                    "no-effect", f'{path}.annotations["{name}"]', f"the name {name}, which nothing reads", needed, fix
+                )
+
+
+def check_sizes(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield parts of inplace.dev/members that count only where a group may get smaller."""
+    for path, annotated in _places(jobset):
+        if wire.MEMBERS not in annotated:
+            continue
+        try:
+            given = MEMBERS.read(annotated)
+        except RemoteProtocolError:
+            continue  # has a finding of its own
+        idle = [part for part in ("step", "wait") if part in given]
+        if idle and given.get("min", given.get("max")) == given.get("max"):
+            where, found = f'{path}.annotations["{wire.MEMBERS}"]', f"{' and '.join(idle)}, and no min below max"
+            yield Finding("no-effect", where, found, "min beside them", f"add min, or remove {' and '.join(idle)}")
+
+
+def _nearest(name: str) -> str | None:
+    """Return the name that is meant, or "" where none is near; None where the name is no mistake."""
+    if name in KNOWN:
+        return None
+    if not name.startswith(PREFIXES):
+        return next(iter(get_close_matches(name, sorted(KNOWN), n=1, cutoff=LIKENESS)), None)
+    near = get_close_matches(name.partition("/")[2], list(_BY_END), n=1, cutoff=NEAREST)
+    return _BY_END[near[0]] if near else ""
+
+
+def _places(jobset: KubeObject) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the annotations of the JobSet and of each Job, with their path."""
+    yield "metadata", (jobset.get("metadata") or {}).get("annotations") or {}
+    for member in members(jobset):
+        metadata = member.template.get("metadata") or {}
+        yield f"{member.path}.template.metadata", metadata.get("annotations") or {}
+
+
+def _pods(jobset: KubeObject) -> Iterator[tuple[str, dict[str, Any]]]:
+    for member in members(jobset):
+        metadata = (member.job_spec.get("template") or {}).get("metadata") or {}
+        yield f"{member.job_path}.template.metadata", metadata.get("annotations") or {}

@@ -15,14 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
-from inplace.cli.lint.annotations import check_annotations, check_sizes
+from inplace.cli.lint.agent_policies import check_unwatched
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.difference import TEMPLATE_BROKEN, TEMPLATE_DIFFERS
-from inplace.cli.lint.jobset import check_group, check_jobset
-from inplace.cli.lint.placeholders import check_placeholders
+from inplace.cli.lint.jobset import check_annotations, check_group, check_jobset, check_placeholders, check_sizes
 from inplace.cli.lint.pod import check_containers, check_pod, check_queue
 from inplace.cli.lint.policy import policy_sentences
-from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.lint.subjects import subjects
 from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.refusal import RefusalError
@@ -116,7 +114,7 @@ def lint(stream: Stream) -> list[LintReport]:
 
 def _judged(reports: Sequence[LintReport]) -> list[LintReport]:
     """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
-    from inplace.cli.lint.embedded import judge
+    from inplace.cli.lint.admission import judge
 
     sound = [not any(RULES[one.rule].severity == "error" for one in report.findings) for report in reports]
     refused = iter(judge(list(compress((report.jobset for report in reports), sound))))

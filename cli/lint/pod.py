@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inplace.cli.lint.agent import check_agent, check_guard, check_sidecar, check_start, check_worker
-from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving
+from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving, check_stall
 from inplace.cli.lint.difference import check_differences
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import ANNOUNCE, PATCH, is_object, rights_of, shown_rights
-from inplace.cli.lint.stall import check_stall
 from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.injection.agent_pieces import holds_token
 from inplace.common.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own

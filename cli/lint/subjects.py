@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from inplace.cli.lint.annotations import PREFIXES
+from inplace.cli.lint.jobset import PREFIXES
 from inplace.cli.manifests.documents import is_jobset, name_of
 from inplace.cli.manifests.trainer import (
     ANCESTOR,

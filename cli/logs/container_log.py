@@ -16,8 +16,7 @@ from typing import Final
 
 from inplace.cli.connection import Connection
 from inplace.cli.logs.instances import Instance
-from inplace.cli.logs.lines import NS, LogCutter, LogLine, is_tail
-from inplace.cli.logs.tails import Tail
+from inplace.cli.logs.lines import NS, LogCutter, LogLine, Tail, is_tail
 from inplace.common.kube.errors import ApiError, BadRequest, check_answer
 from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.common.kube.resources import PODS

@@ -1,14 +1,17 @@
 """
 Read many logs within bounds: so many streams, so many bytes, and a note of each log that cannot be read.
 
-A log that cannot be read never ends the command, except where the right to read logs is missing.
+A log that cannot be read never ends the command, except where the right to read logs is missing. `merged` gives each
+log a share of the memory: a log is read until its share is full, and its stream is closed; when its lines are used up
+it is read on. So 5,000 logs need no more streams than 32.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,8 +22,7 @@ from anyio import create_task_group
 from inplace.cli.connection import Connection
 from inplace.cli.logs.container_log import ContainerLog, UnreadableError
 from inplace.cli.logs.instances import Instance
-from inplace.cli.logs.lines import NS, LogLine
-from inplace.cli.logs.tails import Tail, Tails
+from inplace.cli.logs.lines import NS, LogLine, Tail, Tails
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.moments import count_text, names_text
 from inplace.cli.terminal.visible import one_line
@@ -254,3 +256,52 @@ def bounded(instances: Iterable[Instance]) -> list[Instance]:
         message = f"expected at most {LOGS_MAX:,} logs, saw {count_text(len(found), 'log')}: choose some with --rank"
         raise RefusalError(message)
     return found
+
+
+@dataclass(slots=True)
+class _Share:
+    """The lines of one log that wait."""
+
+    log: ContainerLog
+    lines: deque[LogLine] = field(default_factory=deque)
+    bytes: int = 0
+    is_done: bool = False
+
+
+async def merged(
+    logs: Sequence[ContainerLog], wanted: Wanted, reader: Reader, *, buffer_bytes: int = BUFFER_BYTES
+) -> AsyncGenerator[tuple[Instance, LogLine], None]:
+    """Yield the lines of logs, the oldest first."""
+    room = buffer_bytes // max(1, len(logs))
+    shares = {id(log): _Share(log) for log in logs}
+
+    async def fill(log: ContainerLog) -> None:
+        share = shares[id(log)]
+        async with reader.open(log) as lines:
+            async for line in lines:
+                if wanted.is_past(line):
+                    break
+                if wanted.has(line):
+                    share.lines.append(line)
+                    share.bytes += line.cost
+                    if share.bytes >= room:
+                        return
+        share.is_done = True
+
+    await reader.each(logs, fill)
+    order = list(shares.values())
+    heap = [(share.lines[0].at_ns, place) for place, share in enumerate(order) if share.lines]
+    heapq.heapify(heap)
+    while heap:
+        _, place = heap[0]
+        share = order[place]
+        line = share.lines.popleft()
+        share.bytes -= line.cost
+        yield share.log.instance, line
+        if not share.lines and not share.is_done:
+            low = [one.log for one in order if not one.is_done and one is not share and one.bytes < room // 2]
+            await reader.each([share.log, *low[: STREAMS_MAX - 1]], fill, is_told=False)
+        if share.lines:
+            heapq.heapreplace(heap, (share.lines[0].at_ns, place))
+        else:
+            heapq.heappop(heap)

@@ -9,8 +9,7 @@ from msgspec.structs import asdict
 
 from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.scope_state import ScopeState
-from inplace.cli.group.state import GroupState
-from inplace.cli.group.status_state import state_of_status
+from inplace.cli.group.state import GroupState, state_of_status
 from inplace.common.jobset.causes import Failure, Trigger, trigger_of
 from inplace.common.jobset.failure_class import FailureClass, class_words
 from inplace.common.jobset.furthest_behind import silent_text

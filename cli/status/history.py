@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.status_state import state_of_status
+from inplace.cli.group.state import state_of_status
 from inplace.cli.status.document import TRIGGERS, class_text, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data

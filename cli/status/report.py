@@ -18,8 +18,7 @@ from rich.table import Table
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobsets
-from inplace.cli.group.state import GroupState
-from inplace.cli.group.status_state import state_of_status
+from inplace.cli.group.state import GroupState, state_of_status
 from inplace.cli.status.document import TRIGGERS
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.screen import Output, plain_table, print_data, show

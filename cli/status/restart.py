@@ -11,7 +11,7 @@ from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.scope_state import noun_of
-from inplace.cli.group.status_state import state_of_status
+from inplace.cli.group.state import state_of_status
 from inplace.cli.lint.agent_policies import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text

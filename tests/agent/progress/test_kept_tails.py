@@ -11,7 +11,7 @@ import pytest
 
 from inplace.agent.progress.kept_tails import KEPT_BYTES_MAX, RUNS_MAX, KeptTails
 from inplace.agent.report.log_line import log_line
-from inplace.cli.logs.tails import Tails
+from inplace.cli.logs.lines import Tails
 from inplace.common.wire.run_tail import HEAD_BYTES, TAIL, TAIL_BYTES, head_of, tail_file
 from inplace.simulator.cluster.container_log import PIECE_BYTES_MAX
 from tests.agent.rig import NotedLog

@@ -11,8 +11,7 @@ import pytest
 
 from inplace.cli.demo.adaptation import DemoError, adapted, with_agent, with_one_guard
 from inplace.cli.demo.demo import DemoOptions, ask_consent, run_demo
-from inplace.cli.demo.manifest import EXAMPLE, read_demo_manifest
-from inplace.cli.demo.node_shapes import node_shapes
+from inplace.cli.demo.manifest import EXAMPLE, node_shapes, read_demo_manifest
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
 from inplace.common.wire import names as wire
 from tests.cli.command import run

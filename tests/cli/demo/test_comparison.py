@@ -12,7 +12,7 @@ from rich.console import Console
 
 from inplace.cli.demo.comparison import alternatives
 from inplace.cli.demo.demo import DemoOptions, run_demo
-from inplace.cli.demo.kill_record import ComparedRestart, KillRecord
+from inplace.cli.demo.group import ComparedRestart, KillRecord
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.cli.demo.view import comparison_table
 from inplace.simulator.cluster.events import ClusterEvent, Kind

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from inplace.cli.lint.admission import judge
 from inplace.cli.lint.catalogue import RULES
-from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.pieces import Reason
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.injection.finding import Finding

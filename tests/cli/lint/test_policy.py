@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from inplace.cli.lint.agent_policies import check_unwatched
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.jobset import check_jobset
 from inplace.cli.lint.lint import LintOptions, lint, run_lint
 from inplace.cli.lint.policy import policy_sentences
-from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.injection.as_made import as_made

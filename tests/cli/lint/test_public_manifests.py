@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.lint.annotations import KNOWN
+from inplace.cli.lint.admission import judge
 from inplace.cli.lint.catalogue import RULES
-from inplace.cli.lint.embedded import judge
+from inplace.cli.lint.jobset import KNOWN
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.injection.pod_roles import is_in_place

@@ -11,12 +11,12 @@ import pytest
 
 from inplace.agent.report.log_line import log_line
 from inplace.cli.group.read import read_pods
-from inplace.cli.logs import merge, reading
+from inplace.cli.logs import reading
 from inplace.cli.logs.container_log import SILENCE_S_MAX
 from inplace.cli.logs.instances import instances_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.logs import parse_duration, parse_ranks
-from inplace.cli.logs.reading import Reader, Wanted
+from inplace.cli.logs.reading import Reader, Wanted, merged
 from inplace.cli.refusal import CliExit, RefusalError
 from tests.cli.command import run_here
 from tests.cli.logs.room import BARE, FORBIDDEN, GONE, START_S, UNREACHABLE, Room, at, room
@@ -172,7 +172,7 @@ async def test_logs_are_read_on_within_their_share() -> None:
     for share in (1, 1_000, 10_000, 10**9):
         reader = Reader(made.connection, lambda _done, _of: None)
         logs = [reader.log(one) for one in instances_of(pods, lambda _: 0)]
-        found = [line async for _, line in merge.merged(logs, Wanted(), reader, buffer_bytes=5 * share)]
+        found = [line async for _, line in merged(logs, Wanted(), reader, buffer_bytes=5 * share)]
         assert sorted(line.decoded() for line in found) == sorted(text for _, text in expected)
         assert [line.at_ns for line in found] == sorted(line.at_ns for line in found)
         assert reader.notes.lines() == []

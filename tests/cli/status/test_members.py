@@ -10,8 +10,7 @@ from inplace.cli.connection import Connection
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.read import read_group
-from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.group.status_state import state_of_status
+from inplace.cli.group.state import GroupState, group_state, state_of_status
 from inplace.cli.logs.instances import instances_of, ranks_of
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import read_facts
