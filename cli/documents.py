@@ -70,7 +70,6 @@ class TimelineRow(TypedDict):
     name: str
     pods: int
     ends: dict[str, float | None]
-    wholeSeconds: list[str]
 
 
 class TimelineDocument(TypedDict):

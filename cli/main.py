@@ -209,10 +209,6 @@ def history(
 @app.command()
 def timeline(
     jobset: JobSetName,
-    restart: Annotated[
-        int | None,
-        typer.Option("--restart", min=2, max=2**31 - 1, metavar="EPOCH", help="Draw the restart to EPOCH instead."),
-    ] = None,
     output: OutputOption = "table",
     as_json: JsonOption = False,
     namespace: NamespaceOption = None,
@@ -225,8 +221,7 @@ def timeline(
     """
     from inplace.cli.status.timeline import run_timeline
 
-    target = target_of(context, kubeconfig, namespace)
-    raise typer.Exit(run_timeline(target, jobset, output=format_of(output, as_json), epoch=restart))
+    raise typer.Exit(run_timeline(target_of(context, kubeconfig, namespace), jobset, output=format_of(output, as_json)))
 
 
 @app.command()

@@ -4,7 +4,7 @@ The last group restart as rows of phases: one row for each Pod, or for many Pods
 A Pod's own moments are exact: its announcement says when it was made and how long its parts took
 (common/wire/phases.py), and S has the controller's time. Kubernetes records whole seconds: when a container ended and
 started, and when an annotation was written. They are drawn where the Pod says nothing, or another second: then its
-node's clock is not believed. Each row knows which of its moments are whole seconds.
+node's clock is not believed.
 """
 
 from __future__ import annotations
@@ -46,22 +46,17 @@ STAGE_WORDS: Mapping[Stage, str] = {
 }
 
 
-WHOLE_WORDS = "some ends of this row are Kubernetes' whole seconds: the Pod tells no finer ones"
-
-
 @record
 class Row:
     """One Pod, or several in their slowest moments.
 
     Args:
         ends: when stages OLD, DOWN, BACK and BARRIER ended, wall time; never falling. None for not yet.
-        whole: the stages whose end is known in whole seconds only, as Kubernetes keeps them.
     """
 
     name: str
     pods: int
     ends: tuple[float | None, ...]
-    whole: frozenset[Stage] = frozenset()
 
     def stage_at(self, at_s: float) -> Stage:
         """Return the stage at a moment."""
@@ -121,7 +116,7 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
     back_s = _latest(map(_started_s, pod.status.init_container_statuses or ()))
     working_s = _latest(map(_started_s, pod.workers))
     if pod.epoch != epoch:
-        return _made(pod.name, (ended_s, back_s, None, None), ())
+        return Row(pod.name, 1, _rising((ended_s, back_s, None, None)))
     numbers = _numbers(pod)
     announced_s = _announced_s(pod)
     if announced_s is None and back_s is not None:  # nobody keeps managedFields
@@ -135,7 +130,7 @@ def _row(pod: PodFact, epoch: int, synced_s: float | None) -> Row:
             exact[Stage.BARRIER] = synced_s
         working_s = max(working_s, synced_s)  # its second may have begun before S was written; it did not
     seen = {Stage.OLD: ended_s, Stage.DOWN: back_s, Stage.BACK: announced_s, Stage.BARRIER: working_s}
-    return _made(pod.name, tuple((seen | exact).values()), exact)
+    return Row(pod.name, 1, _rising(tuple((seen | exact).values())))
 
 
 def _at_s(numbers: Mapping[str, int], announced_s: float | None, synced_s: float | None) -> float | None:
@@ -156,8 +151,7 @@ def _supervised_row(
         latest_s = announced_s + SECOND_S if announced_s is not None else synced_s
         latest_s = latest_s if latest_s is None or synced_s is None else min(latest_s, synced_s)
     ended_s = None if latest_s is None else latest_s - numbers[RestartPhase.DEATH.value] / 1000
-    exact = (Stage.BARRIER,) if at_s is None else tuple(Stage)
-    return _made(name, (ended_s, latest_s, latest_s, synced_s), exact)
+    return Row(name, 1, _rising((ended_s, latest_s, latest_s, synced_s)))
 
 
 def _exact_moments(
@@ -185,13 +179,6 @@ def _exact_moments(
 def _agree(exact_s: float, second_s: float, skew_s: float = 0.05) -> bool:
     """Say whether a moment is within a whole second, or as far beside it as clocks may be apart."""
     return -skew_s <= exact_s - second_s <= SECOND_S + skew_s
-
-
-def _made(name: str, ends: Sequence[float | None], exact: Iterable[Stage]) -> Row:
-    """Return one Pod's row."""
-    known = frozenset(exact)
-    whole = {stage for stage, end_s in zip(Stage, ends, strict=False) if end_s is not None and stage not in known}
-    return Row(name, 1, _rising(ends), frozenset(whole))
 
 
 def _latest(moments: Iterable[float | None]) -> float | None:
@@ -222,13 +209,10 @@ def _gathered(rows: Sequence[Row], pods: Sequence[PodFact], rows_max: int) -> li
 def _slowest(name: str, rows: Sequence[Row]) -> Row:
     """Return the row in which every stage lasts until the last of them has left it."""
     ends: list[float | None] = []
-    whole = set()
-    for stage, moments in zip(Stage, zip(*(row.ends for row in rows), strict=True), strict=False):
+    for moments in zip(*(row.ends for row in rows), strict=True):
         known = [moment for moment in moments if moment is not None]
         ends.append(max(known) if len(known) == len(moments) else None)
-        if any(stage in row.whole and row.ends[stage] == ends[-1] for row in rows):
-            whole.add(stage)
-    return Row(name, sum(row.pods for row in rows), tuple(ends), frozenset(whole))
+    return Row(name, sum(row.pods for row in rows), tuple(ends))
 
 
 def _rising(moments: Sequence[float | None]) -> tuple[float | None, ...]:

@@ -9,29 +9,18 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from inplace.cli.connection import Connection, command
-from inplace.cli.group.last_restart import LastRestart, first_failure
+from inplace.cli.group.last_restart import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.scope_state import noun_of
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, blame_text, failure_text
-from inplace.cli.status.history import past_data
-from inplace.cli.status.restart_timeline import (
-    STAGE_WORDS,
-    TAIL,
-    WHOLE_WORDS,
-    RestartTimeline,
-    Row,
-    Stage,
-    restart_timeline,
-)
+from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Stage, restart_timeline
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.cli.terminal.visible import one_line
-from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.headline import ENDED
-from inplace.common.jobset.restart_history import history_of
 from inplace.common.protocol.members import Members
 
 if TYPE_CHECKING:
@@ -41,7 +30,7 @@ ROWS_MAX: Final = 200  # of the document
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
 COLUMNS_MAX: Final = 140  # wider bars say no more
-WHOLE_MARK: Final = "~"
+WHOLE_SECONDS: Final = "moments that a Pod does not tell itself are Kubernetes' whole seconds"
 STYLES: Final = {
     Stage.OLD: ("░", "green"),
     Stage.DOWN: ("▒", "red"),
@@ -64,42 +53,17 @@ def _why_nothing(state: GroupState) -> str:
 
 
 @command
-async def run_timeline(connection: Connection, name: str, *, output: Output, epoch: int | None = None) -> None:
-    """Draw the restart to an epoch, None for the last one."""
+async def run_timeline(connection: Connection, name: str, *, output: Output) -> None:
+    """Draw the last restart."""
     state, pods = await read_restart(connection, name)
     rows_max = ROWS_MAX if output != "table" else TERMINAL_ROWS_MAX
     timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
-    if epoch is not None and (timeline is None or timeline.epoch != epoch):
-        timeline = past_timeline(state, epoch)
     if timeline is None:
         raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
     if output != "table":
         print_data(timeline_data(timeline), output)
     else:
         show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
-
-
-def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
-    """Return a restart that no Pod remembers, as the status keeps it: one row for all Pods.
-
-    Raises:
-        RefusalError: the status does not keep it.
-    """
-    kept = history_of(state.jobset.status) if state.jobset is not None else ()
-    past = next((one for one in reversed(kept) if one.epoch == epoch), None)  # of a divided JobSet the newest
-    began_s = unix_time(past.started_at) if past is not None else None
-    if past is None or began_s is None:
-        epochs = f"those to epochs {', '.join(str(one.epoch) for one in kept)}" if kept else "no restart"
-        raise RefusalError(f"expected a restart to epoch {epoch} of JobSet {state.name}, its status keeps {epochs}")
-    if past.took_ms is None:
-        raise RefusalError(f"JobSet {state.name} failed before epoch {epoch} came: nothing to draw")
-    synced_s = began_s + past.took_ms / 1000
-    failure = past_data(past)["firstFailure"]
-    last = LastRestart(
-        epoch, past.trigger, first_failure=failure, scope=past.scope or None, seconds=past.took_ms / 1000
-    )
-    row = Row("all Pods", state.expected, (began_s, synced_s, synced_s, synced_s))
-    return RestartTimeline(epoch, began_s, synced_s + max(1.0, past.took_ms / 1000 * TAIL), synced_s, [row], last)
 
 
 async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:
@@ -147,12 +111,7 @@ def timeline_data(timeline: RestartTimeline) -> TimelineDocument:
         "beganAt": timeline.began_s,
         "synced": since(timeline.synced_s),
         "rows": [
-            {
-                "name": row.name,
-                "pods": row.pods,
-                "ends": dict(zip(names, map(since, row.ends), strict=True)),
-                "wholeSeconds": [stage.name.lower() for stage in sorted(row.whole)],
-            }
+            {"name": row.name, "pods": row.pods, "ends": dict(zip(names, map(since, row.ends), strict=True))}
             for row in timeline.rows
         ],
     }
@@ -161,17 +120,16 @@ def timeline_data(timeline: RestartTimeline) -> TimelineDocument:
 def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Iterator[Text]:
     """Yield the picture for a terminal that is so wide."""
     names = min(NAME_COLUMNS, max((len(row.name) for row in timeline.rows), default=0))
-    width = max(10, min(columns, COLUMNS_MAX) - names - 3)
+    width = max(10, min(columns, COLUMNS_MAX) - names - 2)
     step_s = (timeline.until_s - timeline.began_s) / width
     yield Text(one_line(title), "bold")
     for row in timeline.rows:
         name = row.name if len(row.name) <= names else f"…{row.name[1 - names :]}"
-        mark = WHOLE_MARK if row.whole else " "
-        line = Text(f"{mark}{name:{names}} ", no_wrap=True, overflow="crop")
+        line = Text(f"{name:{names}} ", no_wrap=True, overflow="crop")
         for column in range(width):
             line.append(*STYLES[row.stage_at(timeline.began_s + (column + 0.5) * step_s)])
         yield line
-    axis = f"{'':{names + 1}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
+    axis = f"{'':{names}} 0{duration_text(timeline.until_s - timeline.began_s):>{width - 1}}"
     yield Text(axis, "dim", no_wrap=True, overflow="crop")
     legend = Text()
     for stage, words in STAGE_WORDS.items():
@@ -179,5 +137,4 @@ def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Itera
     yield legend
     if any(row.pods > 1 for row in timeline.rows):
         yield Text("a row of several Pods shows the slowest of them in each phase", "dim")
-    if any(row.whole for row in timeline.rows):
-        yield Text(f"{WHOLE_MARK} {WHOLE_WORDS}", "dim")
+    yield Text(WHOLE_SECONDS, "dim")

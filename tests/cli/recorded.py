@@ -71,7 +71,7 @@ COMMANDS: Final[Mapping[str, Run]] = {
     "history": _of(run_history, "train", output="table"),
     "history -o json": _of(run_history, "train", output="json"),
     "timeline": _of(run_timeline, "train", output="table"),
-    "timeline -o json": _of(run_timeline, "train", output="json", epoch=2),
+    "timeline -o json": _of(run_timeline, "train", output="json"),
     "report": _of(run_report, selector=None, everywhere=True, price=2.0, output="table"),
     "report -o json": _of(run_report, selector=None, everywhere=False, price=None, output="json"),
     "logs": _of(run_logs, "train", LogOptions()),

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.refusal import RefusalError
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.history import history_data, history_lines, repeats_text, why_empty
 from inplace.cli.status.restart import request_restart
-from inplace.cli.status.timeline import past_timeline, timeline_lines, timeline_title
 from inplace.common.jobset.restart_history import FIELD, PastRestart, fields_of, history_of
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import jobset, text_of
-from tests.cli.scenes import connection, crash, seen, status, synced, training, until
+from tests.cli.scenes import connection, crash, status, synced, training, until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "restart-history.md").read_text()
 LINE = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -76,22 +73,6 @@ async def test_the_restarts_of_a_group_are_listed_after_its_end() -> None:
         assert data["restarts"][1]["request"]
         assert (data["restarts"][0]["seconds"] or 0.0) > 0.0
         assert data["restarts"][2]["seconds"] is None
-        await draws_the_past(cluster)
-
-
-async def draws_the_past(cluster: Cluster) -> None:
-    """Check that `timeline --restart` draws a restart that no Pod remembers, and refuses one that is not kept."""
-    state = await seen(cluster)
-    timeline = past_timeline(state, 2)
-    title = timeline_title(state, timeline, [])
-    assert "→ epoch 2" in title
-    assert "killed by SIGKILL (137)" in title
-    (row,) = [line for line in timeline_lines(timeline, title, 80) if "all Pods" in line.plain]
-    assert "▒" in row.plain
-    with pytest.raises(RefusalError, match=r"expected a restart to epoch 9 .* keeps those to epochs 2, 3, 4"):
-        past_timeline(state, 9)
-    with pytest.raises(RefusalError, match="failed before epoch 4 came"):
-        past_timeline(state, 4)
 
 
 @pytest.mark.virtual_time

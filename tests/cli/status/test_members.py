@@ -15,7 +15,8 @@ from inplace.cli.logs.instances import instances_of, ranks_of
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
-from inplace.cli.status.timeline import past_timeline, read_restart, timeline_title
+from inplace.cli.status.restart_timeline import restart_timeline
+from inplace.cli.status.timeline import read_restart, timeline_title
 from inplace.cli.status.watch import watch_line
 from inplace.common.jobset.headline import TURN, GroupPhase
 from inplace.common.kube.resources import PODS
@@ -239,4 +240,6 @@ async def test_a_member_is_lost_under_a_real_controller() -> None:
         assert (cause.kind, cause.text, cause.pods) == ("Failed", "1 vacant slot: Pod failed", (lost,))
         state, pods = await read_restart(Connection(rig.admin, "default"), "train")
         assert len(pods) == 3
-        assert timeline_title(state, past_timeline(state, 2), pods).startswith("default/train → epoch 2, 3 members")
+        timeline = restart_timeline(pods, state.last, now_s=0.0, rows_max=10)
+        assert timeline is not None
+        assert timeline_title(state, timeline, pods).startswith("default/train → epoch 2, 3 members")
