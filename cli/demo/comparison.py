@@ -16,8 +16,7 @@ from typing import Final
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import DemoManifest, described, read_demo_manifest
-from inplace.cli.demo.picture import Scene
-from inplace.cli.demo.view import DemoView
+from inplace.cli.demo.view import DemoView, Scene
 from inplace.cli.inject.jobset import inject
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import JOBSETS, KubeObject

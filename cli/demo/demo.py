@@ -21,8 +21,7 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.comparison import THIS, compare
 from inplace.cli.demo.group import DemoGroup, note
 from inplace.cli.demo.manifest import EXAMPLE, DemoManifest, check_accepted, read_demo_manifest
-from inplace.cli.demo.picture import Scene
-from inplace.cli.demo.view import DemoView
+from inplace.cli.demo.view import DemoView, Scene
 from inplace.cli.manifests.documents import STANDARD_INPUT
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, Invalid

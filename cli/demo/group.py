@@ -9,11 +9,17 @@ from itertools import product
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
+from inplace.cli.connection import Connection
 from inplace.cli.demo.adaptation import DemoError, initializers
 from inplace.cli.demo.manifest import DemoManifest
-from inplace.cli.demo.obstacles import failed_inits, obstacles
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.status.explain import read_facts
+from inplace.cli.status.explanation import explain
 from inplace.cli.terminal.visible import visible
-from inplace.common.kube.resources import EVENTS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import LogRequest
 from inplace.simulator.cluster.cluster import Cluster
@@ -89,6 +95,10 @@ LOOK_S: Final = 9.0  # after this long without an end the demo says what stands 
 SILENT_S: Final = 60.0  # then workers that printed no step count as working; importing torch in 8 takes 20 s
 LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
 WORDS_MAX: Final = 15  # of these that are shown
+PASSING: Final = (  # causes that a group which starts, or restarts, may have for a while
+    *("Missing", "Unscheduled", "Creating", "Restarting", "Terminating", "Silent", "Behind", "Untold"),
+    *("NoController", "NotStarted", "NotSyncedYet", "NotRestartedYet", "Recreating"),
+)
 AGENTS_LINES: Final = '{"timestamp": '  # how the lines of an agent and of a guard begin
 
 
@@ -195,10 +205,7 @@ class DemoGroup:
         Raises:
             DemoError: it is the last look, or an obstacle that stays keeps the group from its first start.
         """
-        # Events of both groups are one collection.
-        events = self.cluster.server.store.collection(("", EVENTS.plural)).objects
-        jobs = self._of_jobset("batch", "jobs")
-        found = obstacles(self.jobset(), jobs, self._pods(), list(events.values()))
+        found = await self.in_the_way()
         if waited_s >= SILENT_S and self.timeline.all_work and not found:
             note("the workers print no line that begins with 'step=': their start counts as their first step")
             sidecar = not self.manifest.mode.is_guarded
@@ -219,13 +226,30 @@ class DemoGroup:
             seen += f" Workers that print no line 'step=...' within {SILENT_S:g} s are taken for working"
         note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
 
+    async def in_the_way(self) -> list[str]:
+        """Return what keeps the group from training and does not pass, in the words of `inplace explain`."""
+        if not self.jobset():
+            return ["the JobSet is gone"]
+        connection = Connection(self.cluster.client(), self.manifest.namespace)
+        facts = await read_facts(connection, self.manifest.name)
+        causes = explain(facts, now_s=self.cluster.clock.wall_s()).causes
+        found = [cause.text for cause in causes if cause.kind not in PASSING]
+        # A Job that the API refuses has no Pod: the JobSet's Events say so.
+        found += [f"{one.reason}: {one.message}" for one in facts.events if one.is_warning] if not facts.pods else []
+        return list(dict.fromkeys(found))
+
+    def state(self) -> GroupState:
+        """Return how the JobSet stands."""
+        return group_state(self.jobset(), [msgspec.convert(pod, PodFact) for pod in self._pods()])
+
     async def _last_words(self) -> str:
         """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""
         status = self.jobset().get("status") or {}
         failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
         for pod in sorted(self._pods(), key=lambda pod: pod["metadata"]["name"] != failed):
             worker = self.manifest.workers.get(_member(pod))
-            names = [*failed_inits(pod), *([worker] if worker else [])]
+            inits = [one.name for one in msgspec.convert(pod, PodFact).inits if one.last_end and one.last_end.exit_code]
+            names = [*inits, *([worker] if worker else [])]
             for name, previous in product(names, (False, True)):  # one that was started again may have printed nothing
                 request = LogRequest(name, previous=previous, tail_lines=LOG_LINES_MAX)
                 log = b"".join([piece async for piece in self.cluster.read_log(pod, request)])

@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from inplace.cli.beside import beside
-from inplace.cli.demo.group import ComparedRestart
-from inplace.cli.demo.picture import Scene
+from inplace.cli.demo.group import ComparedRestart, DemoGroup
 from inplace.cli.group.scope_state import RANKS_SHOWN
+from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.common.jobset.jobset import parse_jobset
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart
@@ -36,6 +38,28 @@ IMITATED: Final = (
     "Nothing pulls an image or sets up a network: a node takes longer for new Pods."
 )
 STATUS_SAYS: Final = "first sign to sync (status)"  # the seconds that status, Event, metrics and boards tell
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One group of the demo; the title says which restart this is."""
+
+    title: str
+    group: DemoGroup
+
+    def picture(self, columns: int) -> RenderableType:
+        """Return what `inplace status --watch` shows at this moment; of a group without agents how many workers run."""
+        manifest, record = self.group.manifest, self.group.record
+        title = Text(self.title, "bold")
+        if not self.group.jobset():
+            return Group(title, Text("no JobSet yet, or none any more", "yellow"))
+        if not manifest.agents:
+            what = "training" if record.trains else f"{len(record.running_s)} of {manifest.pods} workers run"
+            return Group(title, Text(what))
+        state, now_s, restart = self.group.state(), self.group.cluster.clock.wall_s(), self.group.timeline.current
+        # The workers' own lines say it some seconds before kubelet reports that they run.
+        line = f"training at epoch {restart.epoch}" if restart.complete else state.headline().text
+        return Group(title, status_picture(state, now_s=now_s, columns=columns, line=line))
 
 
 @dataclass
@@ -70,14 +94,17 @@ class DemoView:
         if not self._console.is_terminal:
             yield
             return
-        with Live(self.scene.picture(), console=self._console, auto_refresh=False, transient=True) as picture:
+        with Live(self._picture(), console=self._console, auto_refresh=False, transient=True) as picture:
             async with beside(partial(self._refresh, picture)):
                 yield
 
     async def _refresh(self, picture: Live) -> None:
         while True:
-            picture.update(self.scene.picture(), refresh=True)
+            picture.update(self._picture(), refresh=True)
             await self.scene.group.cluster.clock.sleep(REFRESH_S)
+
+    def _picture(self) -> RenderableType:
+        return self.scene.picture(self._console.width)
 
     def show_restarts(self) -> None:
         """Print the scene's restarts with their moments, and the requests so far."""

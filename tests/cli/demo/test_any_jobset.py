@@ -11,9 +11,10 @@ import pytest
 
 from inplace.cli.demo.adaptation import DemoError, adapted, with_agent, with_one_guard
 from inplace.cli.demo.demo import DemoOptions, ask_consent, run_demo
+from inplace.cli.demo.group import LOOK_S, DemoGroup
 from inplace.cli.demo.manifest import EXAMPLE, node_shapes, read_demo_manifest
-from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
 from inplace.common.wire import names as wire
+from inplace.simulator.cluster.cluster import virtual_cluster
 from tests.cli.command import run
 from tests.cli.injecting import as_yaml, saved
 
@@ -153,11 +154,6 @@ def test_what_the_api_server_refuses_is_one_sentence(
     assert said.count("\n") == 1
 
 
-def pod(name: str, **status: Any) -> dict[str, Any]:
-    """Return a Pod with a status."""
-    return {"metadata": {"name": name}, "spec": {}, "status": status}
-
-
 def test_pods_that_start_later_are_not_recreated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Workers wait for an initializer: their Pods are new and replace none, and the killed worker is the cause."""
     spec = jobset()
@@ -170,27 +166,18 @@ def test_pods_that_start_later_are_not_recreated(tmp_path: Path, capsys: pytest.
     assert (result["pods_recreated"], [one["trigger"] for one in result["restarts"]]) == (0, ["worker_exit"])
 
 
-def test_obstacles_name_pods_containers_and_conditions() -> None:
-    """Each kind of trouble is named once, however many Pods have it."""
-    unscheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    ended = {"name": "t", "restartCount": 2, "state": {"terminated": {"exitCode": 127, "reason": "Error"}}}
-    pods = [pod(f"a{n}", conditions=[unscheduled]) for n in range(9)] + [pod("b", containerStatuses=[ended])]
-    gated = pod("c") | {"spec": {"schedulingGates": [{"name": "queue.example/gate"}]}}
-    found = obstacles(jobset(), [], [*pods, gated])
-    assert found == [
-        "Pod a0 has no node: 0/3 nodes are available",
-        "container t of Pod b ended: exit code 127 (2 restarts)",
-        "Pod c waits behind the scheduling gate queue.example/gate",
-    ]
-    assert len(found) <= OBSTACLES_MAX
-
-
-def test_a_group_that_starts_has_no_obstacle() -> None:
-    """A Pod that completed, and one whose containers start, keep nobody from training."""
-    done = {"name": "t", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-    waiting = {"name": "t", "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}
-    pods = [pod("a", phase="Succeeded", containerStatuses=[done]), pod("b", containerStatuses=[waiting])]
-    assert obstacles(jobset(), [], pods) == []
+@pytest.mark.virtual_time
+async def test_what_stands_in_the_way_is_named_in_the_words_of_explain() -> None:
+    """Pods for which there is no node stay away; those that are created only now are no obstacle."""
+    manifest = read_demo_manifest(None, 4, 1, None, models=True)
+    async with virtual_cluster(nodes=manifest.nodes[:0], adds_agent=True) as cluster:
+        group = DemoGroup(cluster, manifest)
+        assert await group.in_the_way() == ["the JobSet is gone"]
+        await cluster.apply(manifest.documents)
+        assert await group.in_the_way() == []
+        await cluster.clock.sleep(LOOK_S)
+        (found,) = await group.in_the_way()
+        assert found.startswith("4 Pods: Pending: unschedulable: 0/0 nodes")
 
 
 def test_a_manifest_s_commands_need_consent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from inplace.cli.demo.demo import strike_workers
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
-from inplace.cli.demo.picture import Scene
+from inplace.cli.demo.view import Scene
 from inplace.common.wire.mode import Mode
 from inplace.simulator.cluster.cluster import virtual_cluster
 
@@ -34,34 +34,27 @@ async def scene_of(mode: Mode) -> AsyncIterator[Scene]:
 def drawn(scene: Scene) -> list[str]:
     """Return the lines of this moment's picture, which fit the terminal."""
     out = StringIO()
-    Console(file=out, width=COLUMNS).print(scene.picture())
+    Console(file=out, width=COLUMNS).print(scene.picture(COLUMNS))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert len(lines) < LINES
     return lines
 
 
-@pytest.mark.parametrize("mode", [Mode.CONTAINERS, Mode.PROCESS])
-async def test_the_picture_names_what_the_group_waits_for(mode: Mode) -> None:
-    """A first start has no death to wait for, and a restart in depth process no agent that starts."""
-    async with scene_of(mode) as scene:
-        first = drawn(scene)
-        assert first[:2] == ["JobSet default/plain, 4 Pods; this restart", "first start; waits for: last agent started"]
-        assert " no epoch yet    0" in first
-        assert not any("death" in line or "deprecated" in line or "exited" in line for line in first)
-
+async def test_the_picture_is_that_of_status() -> None:
+    """Before the first frame there is no JobSet; then phase, epoch and Pods are what `status --watch` shows."""
+    async with scene_of(Mode.PROCESS) as scene:
+        assert drawn(scene) == ["this restart", "no JobSet yet, or none any more"]
         group = scene.group
         await group.cluster.apply(group.manifest.documents)
         await group.complete(-1)
-        assert drawn(scene)[1] == "training at epoch 1"
-        assert any(line.startswith(" epoch 1  ████") and line.endswith("  4") for line in drawn(scene))
-
+        assert drawn(scene)[:3] == ["this restart", "default/plain  Running", "training at epoch 1"]
         await group.strike(Random(1), signal.SIGKILL)
-        struck = drawn(scene)
-        assert struck[1].startswith("restart 1 (fault in plain-workers-0-")
-        assert struck[1].endswith("); waits for: death seen in the API")
-        assert any("last agent started" in line for line in struck) == (mode is Mode.CONTAINERS)
+        await group.cluster.clock.sleep(0.1)
+        assert drawn(scene)[2] != "training at epoch 1"
         await group.complete(0)
-        assert drawn(scene)[1] == "training at epoch 2"
+        assert drawn(scene)[2] == "training at epoch 2"
+        assert any(line.startswith("epoch 2 · 4 of 4 Pods") for line in drawn(scene))
+        assert any(line.startswith("last restart: a worker ended") for line in drawn(scene))
 
 
 async def test_new_pods_are_counted() -> None:
@@ -74,4 +67,4 @@ async def test_new_pods_are_counted() -> None:
         assert drawn(scene)[1] == "training"
         await strike_workers(group, Random(1), [signal.SIGKILL])
         group.record.stepped.clear()
-        assert drawn(scene)[1] == "new Pods after a kill: 4 of 4 workers run"
+        assert drawn(scene)[1] == "4 of 4 workers run"

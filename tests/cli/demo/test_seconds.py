@@ -10,8 +10,7 @@ import pytest
 from inplace.cli.demo.demo import strike_workers
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
-from inplace.cli.demo.picture import Scene
-from inplace.cli.demo.view import DemoView
+from inplace.cli.demo.view import DemoView, Scene
 from inplace.cli.group.state import group_state
 from inplace.common.kube.resources import EVENTS
 from inplace.common.wire.mode import GUARDED, Mode
