@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from inplace.cli.group.pod_facts import PodFact
-from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, trigger_of, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.jobset.last_restart import seconds_of
@@ -25,8 +26,20 @@ SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's p
 STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others
 
 
-@record
-class LastRestart:
+class _Entry(StatusRecord, frozen=True):
+    """What status.lastGroupRestart says as it stands."""
+
+    epoch: int = 0
+    trigger: str | None = None
+    started_at: str | None = None
+    synced_at: str | None = None
+    first_failure: dict[str, Any] | None = None
+    scope: str | None = None
+    request: str | None = None
+    escalation_step: str | None = None
+
+
+class LastRestart(_Entry, frozen=True):
     """The last group restart, as the controller or, where it says nothing, the Pods remember it.
 
     Args:
@@ -40,50 +53,25 @@ class LastRestart:
         verdict: what was to blame; None where nothing failed.
     """
 
-    epoch: int
-    trigger: str | None = None
-    started_at: str | None = None
-    synced_at: str | None = None
-    first_failure: Mapping[str, Any] | None = None
-    scope: str | None = None
-    request: str | None = None
     first_silent: FurthestBehind | None = None
-    escalation_step: str | None = None
     seconds: float | None = None
     slow: SlowRanks | None = None
     verdict: Verdict | None = None
-
-
-class _Entry(StatusRecord, frozen=True):
-    epoch: int | None = None
-    trigger: str | None = None
-    started_at: str | None = None
-    synced_at: str | None = None
-    first_failure: dict[str, Any] | None = None
-    scope: str | None = None
-    request: str | None = None
-    escalation_step: str | None = None
 
 
 def last_restart(status: Mapping[str, object]) -> LastRestart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
     seen = status.get(wire.LAST_GROUP_RESTART)
     entry = _Entry.read(seen)
-    if not isinstance(seen, Mapping) or entry.epoch is None:
+    if not isinstance(seen, Mapping) or not entry.epoch:
         return None
+    known = asdict(entry) | {"first_failure": Failure.read(entry.first_failure).fields() or None}
     return LastRestart(
-        entry.epoch,
-        entry.trigger,
-        entry.started_at,
-        entry.synced_at,
-        Failure.read(entry.first_failure).fields() or None,
-        entry.scope,
-        entry.request,
-        silent_of_entry(seen),
-        entry.escalation_step or None,
-        seconds_of(seen),
-        slow_ranks_of_entry(seen),
-        verdict_of(seen) if trigger_of(seen).is_failure else None,
+        **known,
+        first_silent=silent_of_entry(seen),
+        seconds=seconds_of(seen),
+        slow=slow_ranks_of_entry(seen),
+        verdict=verdict_of(seen) if trigger_of(seen).is_failure else None,
     )
 
 

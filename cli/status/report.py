@@ -23,6 +23,7 @@ from inplace.cli.status.document import TRIGGERS
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.screen import Output, plain_table, print_data, show
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.observing import Judged, judged
 from inplace.common.jobset.restart_history import history_of
 from inplace.common.kube.resources import KubeObject
@@ -41,9 +42,8 @@ class JobSetCost:
     Args:
         pods: that restart together.
         restarts: all of them, by their epochs.
-        useful_s, lost_s, restart_s: of its goodput, over all scopes; 0 where no rank tells steps.
-        cost_s: seconds without new steps and of steps made again; of a JobSet without steps, in restarts alone.
-        tells_steps: the goodput is known.
+        goodput: over all scopes; None where no rank tells steps.
+        in_restarts_s: seconds from each first sign to the moment when all Pods were there.
         kept: the restarts that the status keeps: (trigger, node, seconds).
         observed: by kind, what would have been done about them, and how often that was right.
     """
@@ -51,28 +51,28 @@ class JobSetCost:
     state: GroupState
     pods: int
     restarts: int
-    useful_s: float = 0.0
-    lost_s: float = 0.0
-    restart_s: float = 0.0
-    cost_s: float = 0.0
-    tells_steps: bool = False
+    goodput: Goodput | None = None
+    in_restarts_s: float = 0.0
     kept: Sequence[tuple[str, str, float]] = ()
     observed: Mapping[str, Judged] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
         """Return the effective training time ratio; None if nobody knows."""
-        wall_s = self.useful_s + self.lost_s + self.restart_s
-        return min(max(self.useful_s / wall_s, 0.0), 1.0) if self.tells_steps and wall_s > 0.0 else None
+        return self.goodput.ratio if self.goodput is not None else None
 
     @property
     def is_estimate(self) -> bool:
         """Say whether its restarts cost more than is known."""
-        return self.restarts > 0 and not self.tells_steps
+        return self.restarts > 0 and self.goodput is None
+
+    @property
+    def cost_s(self) -> float:
+        """Return seconds without new steps and of steps made again; of a JobSet without steps, in restarts alone."""
+        return self.in_restarts_s if self.goodput is None else self.goodput.lost_s + self.goodput.restart_s
 
     @property
     def pod_hours(self) -> float:
-        """Return what its restarts cost."""
         return self.pods * self.cost_s / 3600
 
 
@@ -102,13 +102,11 @@ class Report:
     @property
     def ratio(self) -> float | None:
         """Return the training time ratio of all JobSets that tell steps, each weighed with its Pods."""
-        known = [one for one in self.jobsets if one.ratio is not None]
-        wall = sum(one.pods * (one.useful_s + one.lost_s + one.restart_s) for one in known)
-        return min(max(sum(one.pods * one.useful_s for one in known) / wall, 0.0), 1.0) if wall > 0.0 else None
+        known = [(one.pods, one.goodput) for one in self.jobsets if one.goodput is not None and one.ratio is not None]
+        return _sum(known).ratio
 
     @property
     def pod_hours(self) -> float:
-        """Return the cost of all."""
         return sum(one.pod_hours for one in self.jobsets)
 
 
@@ -155,20 +153,28 @@ def _cost_of(raw: KubeObject, now_s: float) -> JobSetCost | None:
         (past.trigger, past.node, (past.cost_ms if past.cost_ms is not None else past.took_ms or 0) / 1000)
         for past in history
     ]
-    lost_s, restart_s = sum(one.lost_s for one in goodputs), sum(one.restart_s for one in goodputs)
-    in_restarts_s = sum((past.took_ms or 0) / 1000 for past in history)
     return JobSetCost(
         state,
         state.expected,
         sum(max(0, scope.synced - 1) for scope in state.scopes),
-        sum(one.useful_s for one in goodputs),
-        lost_s,
-        restart_s,
-        lost_s + restart_s if goodputs else in_restarts_s,
-        bool(goodputs),
+        _sum([(1, one) for one in goodputs]) if goodputs else None,
+        sum((past.took_ms or 0) / 1000 for past in history),
         kept,
         judged(history, now_s),
     )
+
+
+def _sum(goodputs: Iterable[tuple[int, Goodput]]) -> Goodput:
+    """Return goodputs together, each weighed."""
+    total = Goodput()
+    for weight, one in goodputs:
+        total = Goodput(
+            total.restarts + one.restarts,
+            total.useful_s + weight * one.useful_s,
+            total.lost_s + weight * one.lost_s,
+            total.restart_s + weight * one.restart_s,
+        )
+    return total
 
 
 def report_data(found: Report, price: float | None) -> ReportDocument:
