@@ -4,23 +4,34 @@ Read a JobSet and its Pods in two requests, however many Pods there are, with as
 A Pod is 14 kB of JSON, a third of it managedFields. The second request depends on the answer to the first (measured at
 5,000 Pods, docs/adr/0041). It reads the whole Pods of a small group. Of a large group it reads a Table without objects
 while an epoch runs (0.8 MB), and the Pods' metadata with their epochs while the group gathers (44 MB).
+
+Whether a controller works says its Lease, which it renews every two seconds. Both times are the server's side of the
+world: the Lease's is the controller's clock, the other the answer's Date.
 """
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from inplace.cli.connection import Connection, did_you_mean
 from inplace.cli.group.pod_facts import POD_CODEC, POD_LIST, PodFact, PodsRead
 from inplace.cli.group.pod_table import ACCEPT as TABLE
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.terminal.moments import duration_text
+from inplace.common.bare.record import record
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import Pulse, pulse_of
 from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request, TransportError
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import JOBSETS, LEASES, PODS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.members import Members
 from inplace.common.wire import names as wire
@@ -137,3 +148,80 @@ async def _not_found(connection: Connection, name: str) -> RefusalError:
         return RefusalError(f"{message}, but one in {', '.join(places)}: use --namespace", CliExit.NOT_FOUND)
     hint = did_you_mean(name, here) if here else "this namespace has none at all; --namespace, or apply one"
     return RefusalError(f"{message}: {hint}", CliExit.NOT_FOUND)
+
+
+OUR_LEASE: Final = ("inplace-system", "inplace-controller")
+NAMESPACE: Final = OUR_LEASE[0]
+NAME: Final = "/".join(OUR_LEASE)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    spec: _Spec | None = None
+
+
+_LEASE: Final = msgspec.json.Decoder(_Lease)
+
+
+@record
+class Controller:
+    """What is known of the controller.
+
+    Args:
+        words: what its Lease says, where it has stopped.
+        pod: the Pod that holds the Lease; "" for none.
+    """
+
+    pulse: Pulse
+    words: str = ""
+    pod: str = ""
+
+    @property
+    def advice(self) -> str:
+        """Return what to look at, with commands that work as they stand."""
+        if not self.pod:
+            return f"start it: kubectl get deployments,pods -n {NAMESPACE}"
+        return (
+            f"look at it: kubectl get pods -n {NAMESPACE}, and kubectl logs {self.pod} -n {NAMESPACE} --tail 50; if "
+            f"its log stands still, let another one take over: kubectl delete pod {self.pod} -n {NAMESPACE}"
+        )
+
+
+NOT_ASKED: Final = Controller(Pulse.UNKNOWN)
+
+
+async def read_controller(connection: Connection, unread: list[str]) -> Controller:
+    """Return what the Lease says; why it cannot be read is added to `unread`."""
+    try:
+        answer = await connection.client.raw("GET", LEASES.path(*OUR_LEASE))
+        spec = decoded(_LEASE.decode, answer.body, "a Lease").spec or _Spec()
+    except NotFound:  # it runs elsewhere, or without an election
+        return NOT_ASKED
+    except (ApiError, TransportError) as error:
+        unread.append(f"the controller's Lease {NAME}, so it is not known whether the controller works: {error}")
+        return NOT_ASKED
+    holder, now_s = spec.holder_identity or "", _unix_time(answer.headers.get("date", ""))
+    renewed_s = unix_time(spec.renew_time) if holder else None
+    pulse = pulse_of(renewed_s, now_s)
+    if pulse is Pulse.BEATS:
+        return Controller(pulse)
+    if renewed_s is None:
+        return Controller(pulse, f"no controller works: nobody holds the Lease {NAME}")
+    ago = duration_text(max(0.0, now_s - renewed_s))
+    pod = holder.rpartition("_")[0] or holder
+    return Controller(pulse, f"the controller does not answer: Pod {pod} renewed the Lease {NAME} {ago} ago", pod)
+
+
+def _unix_time(date: str) -> float:
+    """Read the header Date, which HTTP knows in one form, in English; this machine's time without one."""
+    try:
+        _, day, month, year, clock, _ = date.split()
+        hour, minute, second = map(int, clock.split(":"))
+        number = 1 + "JanFebMarAprMayJunJulAugSepOctNovDec".index(month) // 3
+        return datetime(int(year), number, int(day), hour, minute, second, tzinfo=UTC).timestamp()
+    except ValueError:
+        return time.time()

@@ -141,7 +141,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "only when they fail once more (docs/with-pytorch.md)"
     ),
     "port-conflict": _error("the containers of a Pod share one IP address, and the agent needs the barrier's port"),
-    # The cluster: cli/lint/cluster.py, cli/lint/nodes.py
+    # The cluster: cli/lint/cluster.py, cli/lint/facts.py
     "cluster-unknown": _warning("lint could not read this from the cluster; it may be wrong"),
     "server-version": _error("an older API server lacks a feature that the manifest needs"),
     "crd": _error("without the CRD the API server knows no JobSets"),

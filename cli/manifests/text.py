@@ -17,8 +17,7 @@ from typing import Any, Final
 import yaml
 
 from inplace.cli.manifests.documents import Stream
-from inplace.cli.manifests.scalars import read_scalar
-from inplace.cli.manifests.yaml_loader import TEXT, parse
+from inplace.cli.manifests.yaml_loader import TEXT, parse, read_scalar
 
 FLOW_CHARS_MAX: Final = 120  # of a value on one line; one that we make longer goes below its key
 _WIDTH: Final = 1_000_000  # PyYAML folds long texts, which nobody does by hand

@@ -27,8 +27,7 @@ from inplace.cli.logs.lines import NS
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import NAMES_MAX, Reader, bounded
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.stacks.answers import Answer, Answers, RankStack
-from inplace.cli.stacks.groups import Names, data_of, groups_of, summary, text_of
+from inplace.cli.stacks.groups import Answer, Answers, Names, RankStack, data_of, groups_of, summary, text_of
 from inplace.cli.terminal.moments import clock_text, count_text, names_text
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.headline import GroupPhase

@@ -1,25 +1,29 @@
-"""`inplace explain`: explain why a JobSet waits or failed, with some ten requests at most."""
+"""
+`inplace explain`: explain why a JobSet waits or failed, with some ten requests at most.
+
+Why a queue keeps a JobSet suspended says Kueue's Workload; Kueue alone resumes what it has suspended. The Workload of a
+JobSet bears the UID of the JobSet, or that of the object which owns the JobSet, such as a TrainJob.
+Source: sigs.k8s.io/kueue/pkg/controller/constants, JobUIDLabel; apis/kueue/v1beta2, WorkloadStatus.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from inplace.cli.connection import Connection, command
-from inplace.cli.group.controller_pulse import NOT_ASKED, read_controller
 from inplace.cli.group.nodes import AvoidedNode
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.read import read_group, read_pod
+from inplace.cli.group.read import NOT_ASKED, read_controller, read_group, read_pod
 from inplace.cli.group.scope_state import resume_text
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.steps_told import sees_steps, with_steps
 from inplace.cli.group.straggler import Why
+from inplace.cli.status.advice import Queued, failed_job
 from inplace.cli.status.document import verdict_text
 from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain, vacant_slots
-from inplace.cli.status.queued import read_queued
-from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text, names_text
 from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
@@ -28,7 +32,8 @@ from inplace.common.jobset.headline import WAITING, GroupPhase
 from inplace.common.jobset.scopes import Saving
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.resources import JOBS, JOBSETS, NODES
+from inplace.common.kube.resources import JOBS, JOBSETS, NODES, KubeObject, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event, events_about
 
 if TYPE_CHECKING:
@@ -208,3 +213,55 @@ async def _node_words(connection: Connection, name: str) -> str:
     if ready.get("status") == "True":
         return "is ready"
     return f"is not ready ({ready.get('reason') or 'no reason given'} since {ready.get('lastTransitionTime')})"
+
+
+JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+WORKLOADS: Final = tuple(
+    Resource("kueue.x-k8s.io", version, "workloads", "Workload") for version in ("v1beta2", "v1beta1")
+)
+
+
+async def read_queued(connection: Connection, raw: KubeObject, unread: list[str]) -> Queued | None:
+    """Return what Kueue says of a suspended JobSet; None where no queue can have it.
+
+    What cannot be read is added to `unread`.
+    """
+    meta = raw["metadata"]
+    queue = str((meta.get("labels") or {}).get(wire.QUEUE_NAME) or "")
+    owners = [str(one.get("uid")) for one in meta.get("ownerReferences") or () if one.get("controller")]
+    if not queue and not owners:
+        return None
+    query = {"labelSelector": f"{JOB_UID_LABEL} in ({','.join((str(meta['uid']), *owners))})"}
+    for resource in WORKLOADS:
+        try:
+            found = (await connection.client.list(resource, connection.namespace, query=query)).get("items") or []
+        except NotFound:
+            continue
+        except (ApiError, TransportError) as error:
+            unread.append(f"Kueue's Workload: {error}")
+            return Queued(queue) if queue else None
+        if found:
+            return Queued(queue, str(found[0]["metadata"]["name"]), "; ".join(_words(found[0])))
+        return Queued(queue, said="Kueue has no Workload of it") if queue else None
+    return Queued(queue, said="this cluster has no Kueue") if queue else None
+
+
+def _words(workload: KubeObject) -> Iterator[str]:
+    """Yield what keeps a Workload from being admitted."""
+    status = workload.get("status") or {}
+    conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
+    if (workload.get("spec") or {}).get("active") is False:
+        yield "Kueue or a person deactivated it (spec.active is false)"
+    if (conditions.get("Evicted") or {}).get("status") == "True":
+        yield _said(conditions["Evicted"])
+    if (conditions.get("QuotaReserved") or {}).get("status") != "True":
+        yield _said(conditions["QuotaReserved"]) if "QuotaReserved" in conditions else "Kueue has not looked at it yet"
+        return
+    for check in status.get("admissionChecks") or ():
+        if check.get("state") != "Ready":
+            yield f"admission check {check.get('name')} is {check.get('state')}: {check.get('message') or 'no message'}"
+
+
+def _said(condition: KubeObject) -> str:
+    reason, message = condition.get("reason") or "no reason", condition.get("message") or "no message"
+    return f"{condition.get('type')} is {condition.get('status')} ({reason}): {message}"

@@ -11,18 +11,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from inplace.cli.group.controller_pulse import NOT_ASKED, Controller
 from inplace.cli.group.last_restart import first_failure
 from inplace.cli.group.nodes import AvoidedNode, avoided_nodes, fenced_pods
 from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.read import NOT_ASKED, Controller
 from inplace.cli.group.scope_state import noun_of
 from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
-from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, UNSEEN_END, Obstacle, log_advice
+from inplace.cli.status.advice import (
+    ADVICE,
+    CONTROLLER_PODS,
+    UNSEEN_END,
+    Obstacle,
+    Queued,
+    failed_job,
+    log_advice,
+    why_failed,
+)
 from inplace.cli.status.document import TRIGGERS, class_text, failure_text, recreated_text, slow_text
 from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
-from inplace.cli.status.queued import Queued
-from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, Trigger, trigger_of, unix_time

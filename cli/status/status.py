@@ -48,7 +48,7 @@ async def _show_one(connection: Connection, name: str, output: Output) -> None:
     if state.phase is GroupPhase.RUNNING:  # one object more, the one that decides
         state = await with_steps(connection, raw, pods, state, unread)
     elif state.needs_controller:
-        from inplace.cli.group.controller_pulse import read_controller
+        from inplace.cli.group.read import read_controller
 
         pulse = (await read_controller(connection, unread)).pulse
     line, now_s = state.headline(pulse).text, time.time()

@@ -15,7 +15,7 @@ from inplace.cli.connection import Target, connected
 from inplace.cli.group.read import METADATA, read_group, read_pods
 from inplace.cli.group.state import group_state
 from inplace.cli.refusal import CliExit
-from inplace.cli.status.restart_timeline import restart_timeline
+from inplace.cli.status.timeline import restart_timeline
 from inplace.cli.status.watch import watch_status
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane

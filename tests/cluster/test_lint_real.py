@@ -14,7 +14,7 @@ import yaml
 
 from inplace.cli.connection import Target, connected
 from inplace.cli.lint.cluster import lint_cluster
-from inplace.cli.lint.nodes import FEATURE
+from inplace.cli.lint.facts import FEATURE
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.injection.finding import Finding
 from inplace.common.kube.resources import KubeObject

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from inplace.cli.lint.cluster import DEPLOYMENTS, check_cluster, lint_cluster
-from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
-from inplace.cli.lint.nodes import FEATURE, check_nodes
+from inplace.cli.lint.facts import FEATURE, PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster, check_nodes
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import group_of

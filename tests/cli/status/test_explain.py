@@ -9,11 +9,11 @@ import pytest
 from inplace.cli.connection import WHOLE_MAX
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import group_state
+from inplace.cli.status.advice import failed_job
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.restart import request_restart
-from inplace.cli.status.why_failed import failed_job
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput, Run
 from inplace.common.jobset.headline import GroupPhase

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.group.controller_pulse import NAME, Controller
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.pod_table import decode_table
+from inplace.cli.group.read import NAME, Controller
 from inplace.cli.group.state import GroupState, group_state, state_of_status
 from inplace.cli.status.document import list_data
 from inplace.cli.status.explain import read_facts

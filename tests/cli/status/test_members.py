@@ -15,8 +15,7 @@ from inplace.cli.logs.instances import instances_of, ranks_of
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
-from inplace.cli.status.restart_timeline import restart_timeline
-from inplace.cli.status.timeline import read_restart, timeline_title
+from inplace.cli.status.timeline import read_restart, restart_timeline, timeline_title
 from inplace.cli.status.watch import watch_line
 from inplace.common.jobset.headline import TURN, GroupPhase
 from inplace.common.kube.resources import PODS

@@ -6,8 +6,7 @@ import pytest
 
 from inplace.cli.status.document import status_data
 from inplace.cli.status.restart import outcome, request_restart
-from inplace.cli.status.restart_timeline import restart_timeline
-from inplace.cli.status.timeline import read_restart, timeline_data, timeline_title
+from inplace.cli.status.timeline import read_restart, restart_timeline, timeline_data, timeline_title
 from inplace.cli.terminal.moments import duration_text
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.kube.resources import EVENTS

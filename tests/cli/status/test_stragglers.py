@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from inplace.cli.group.pod_facts import Annotations, PodFact
 from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
-from inplace.cli.status.advice import ADVICE
-from inplace.cli.status.why_failed import why_failed
+from inplace.cli.status.advice import ADVICE, why_failed
 from inplace.common.jobset import conditions
 from inplace.common.jobset.causes import Failure
 from inplace.common.kube.resources import KubeObject

@@ -7,8 +7,17 @@ from msgspec.structs import replace
 
 from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.pod_facts import Annotations, PodFact
-from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
-from inplace.cli.status.timeline import STYLES, read_restart, timeline_lines, timeline_title
+from inplace.cli.status.timeline import (
+    STAGE_WORDS,
+    STYLES,
+    RestartTimeline,
+    Row,
+    Stage,
+    read_restart,
+    restart_timeline,
+    timeline_lines,
+    timeline_title,
+)
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import RestartPhase, phases_text

@@ -24,8 +24,7 @@ from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data, explanation_lines, run_explain
-from inplace.cli.status.restart_timeline import RestartTimeline, Row
-from inplace.cli.status.timeline import timeline_lines, timeline_title
+from inplace.cli.status.timeline import RestartTimeline, Row, timeline_lines, timeline_title
 from inplace.cli.status.view import list_picture, status_picture
 from inplace.cli.status.watch import watch_line
 from inplace.cli.terminal.console import VisibleConsole
