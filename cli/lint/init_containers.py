@@ -3,33 +3,36 @@ Find init containers that fail, or lose what they serve, when they run again. Pu
 
 A restart in place of depth `containers` runs every init container again, in a file system of its own that is new, over
 volumes that are kept. Depth `process` does it for clean containers, from the second failure in a row on; a supervisor
-never does. This reads commands as far as that is possible: an image's own program is not judged, git's apart.
+never does. This reads commands as far as that is possible without a shell: an image's own program is not judged, git's
+apart, and no script with a condition or a loop, which may look first whether it ran before.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
-from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
 from inplace.common.injection.container_resources import agents_own
 from inplace.common.injection.depth import gcsfuse_volumes, run_before_each_try
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import Container, Member
 from inplace.common.wire import names as wire
 
+SHELLS: Final = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+TEXT_CHARS_MAX: Final = 20_000  # a longer script is data
 VALUE_CHARS_MAX: Final = 256  # of a variable that is put in: 10,000 times in one text it makes 2.5 MB, for a moment
 _WORDS_SHOWN: Final = 80
 _ONCE_PER_POD: Final = f"{wire.RESTART}: depth=process,clean-after=0"
 _GITS: Final = ("-c", "-C", "--no-pager")  # options of git's own, which come before its verb
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")  # the shell's, and kubelet's in parentheses
-# An image's own folders, from the Filesystem Hierarchy Standard: new with every container, as far as no mount is there.
-_USUAL: Final = re.compile(
-    "/(app|bin|boot|dev|etc|home|lib|lib64|media|opt|proc|root|run|sbin|src|srv|sys|tmp|usr|var)"
-)
+_BRANCHES: Final = re.compile(r"\b(?:if|while|until|for|case|test|grep|command)\b|\[|<<")
+_EXITS_ON_ERROR: Final = re.compile(r"(?:^|\s)-[A-Za-z]*e[A-Za-z]*\b|errexit")
+_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
+_PREFIX: Final = re.compile(r"sudo|exec|time|!|[{}]|[A-Za-z_]\w*=.*")  # of a command
 
 
 def runs_again(member: Member) -> list[Container]:
@@ -45,9 +48,8 @@ def check_init_containers(member: Member) -> Iterator[Finding]:
     if not _restarts_containers(member) and not _may_clean(member):
         return
     for container in run_before_each_try(member):
-        for step, unmounted in _not_repeatable(container):
+        for step in _not_repeatable(container):
             found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
-            found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
             fix = f"{_ONCE[step.program].cure}; or let it run once per Pod: {_ONCE_PER_POD}"
             yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
     volumes = gcsfuse_volumes(member)
@@ -79,16 +81,79 @@ def _may_clean(member: Member) -> bool:
     return agent is not None and agent.values.get("CLEAN_AFTER_FAILURES") != "0"
 
 
-def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
-    """Yield the steps that fail a second time in a volume that is kept; with the folder, where no mount names one.
+class Step(NamedTuple):
+    """One command of a container.
 
-    An image rarely has folders at its root beside the usual ones: another one is likely a volume.
+    Args:
+        words: the program and its arguments.
+        folder: where it runs, "" for unknown.
+        is_decisive: the container fails if it fails.
     """
-    mounts = {
-        str(mount.get("mountPath", "")).rstrip("/") or "/": bool(mount.get("readOnly"))
-        for mount in container.raw.get("volumeMounts") or ()
-    }
-    kept = [folder for folder, is_read_only in mounts.items() if not is_read_only]
+
+    words: tuple[str, ...]
+    folder: str
+    is_decisive: bool = True
+
+    @property
+    def program(self) -> str:
+        """Return the program's name without its folder."""
+        return self.words[0].rpartition("/")[2]
+
+
+def steps_of(words: Sequence[str], folder: str) -> list[Step]:
+    """Return the steps of a command line: those of a shell's text, or the command itself; none that is not sure."""
+    if not words:
+        return []
+    if words[0].rpartition("/")[2] not in SHELLS:
+        return [Step(tuple(words), folder)]
+    options = list(takewhile(lambda word: not re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", word), words[1:]))
+    option, text = [*words[len(options) + 1 :], "", ""][:2]
+    if len(text) > TEXT_CHARS_MAX or _BRANCHES.search(text):
+        return []
+    exits_on_error = any(map(_EXITS_ON_ERROR.search, (*options, option))) or "set -e" in text or "errexit" in text
+    try:
+        parts = [part for part in _parts(text) if part[0]]
+    except ValueError:  # an open quote
+        return []
+    steps = list[Step]()
+    for place, (command, before, after) in enumerate(parts):
+        if command[0] == "cd" and len(command) == 2:
+            folder = command[1] if command[1].startswith("/") else ""
+        is_harmless = "||" in (before, after) or after in ("|", "&")
+        is_decisive = not is_harmless and (exits_on_error or place == len(parts) - 1 or after == "&&")
+        steps.append(Step(command, folder, is_decisive))
+    return steps
+
+
+def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield the words between separators, with the separators before and behind them.
+
+    Raises:
+        ValueError: a quote is open.
+    """
+    lexer = shlex.shlex(_COMMENT.sub("", text.replace("\\\n", " ")), posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words, before = list[str](), ";"
+    for token in (*lexer, "\n"):
+        if not token or token.strip("();|&\n"):
+            words.append(token)
+            continue
+        command = takewhile(lambda word: not word or word.strip("<>&"), words)
+        after = token.strip("\n") or "\n"
+        yield _without_prefixes(tuple(command)), before, after
+        words, before = [], after
+
+
+def _without_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
+    while words and _PREFIX.fullmatch(words[0]):
+        words = words[1:]
+    return words
+
+
+def _not_repeatable(container: Container) -> Iterator[Step]:
+    """Yield the steps that fail a second time in a volume that is kept."""
+    mounts = [mount for mount in container.raw.get("volumeMounts") or () if not mount.get("readOnly")]
+    kept = [str(mount.get("mountPath", "")).rstrip("/") or "/" for mount in mounts]
     settled = set[str]()  # made or removed in this run: what is below is new every time
     folder = str(container.raw.get("workingDir") or "")
     if _is_git(container) and not folder:
@@ -96,12 +161,8 @@ def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
     for step in steps_of(_words(container), folder):
         once = _ONCE.get(step.program)
         paths = _paths(step, once.paths(step.words[1:])) if once is not None and step.is_decisive else []
-        paths = [path for path in paths if not _is_below(path, settled)]
-        roots = [f"/{path.split('/')[1]}" for path in paths if path.count("/") > 1 and not _is_below(path, mounts)]
-        if any(_is_below(path, kept) for path in paths):
-            yield step, ""
-        elif unmounted := next((root for root in roots if not _USUAL.fullmatch(root)), ""):
-            yield step, unmounted
+        if any(_is_below(path, kept) and not _is_below(path, settled) for path in paths):
+            yield step
         if step.program in ("rm", "mkdir"):
             settled.update(_paths(step, step.words[1:]))
 
