@@ -17,7 +17,6 @@ from inplace.common.injection.agent_pieces import IDENTITY
 from inplace.common.injection.depth import kubelets_own, probed_too_early
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import RUN, Container, Member, field_path
-from inplace.common.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import UPSTREAM_PATH, UPSTREAM_PORT
 
@@ -71,23 +70,6 @@ def _refused(agent: Container, env: Mapping[str, str], problem: str) -> Iterator
             (said["found"] or "nothing", said["needed"]) if said else (problem, "a setting that can be used")
         )
         yield Finding("agent-env", agent.path_of(name), found, needed, "correct it; docs/agent.md")
-
-
-PATIENCE_S: Final = 24 * 3600
-PERIOD_S: Final = 1
-_PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 0}  # core/v1
-
-
-def check_sidecar(agent: Container) -> Iterator[Finding]:
-    """Yield problems of an agent beside its worker that no comparison shows."""
-    alone = codes_that(agent.raw, Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
-    if alone:
-        fix = "add action RestartAllContainers for exitCodes NotIn [0]"
-        found = f"exit codes {spell(alone)}, after which it alone starts again"
-        path = f"{agent.path}.restartPolicyRules"
-        yield Finding("agent-restart-rules", path, found, "a restart of all containers after 1-255", fix)
-    if agent.raw.get("livenessProbe"):
-        yield Finding("liveness-probe", f"{agent.path}.livenessProbe", "a probe", "none", "remove it")
 
 
 def check_agent(member: Member, agent: Container) -> Iterator[Finding]:
@@ -147,20 +129,6 @@ def _ports(member: Member, agent: Container, config: AgentConfig | None) -> Iter
 
 
 _EPOCHS: Final = {f"metadata.annotations['{key}']" for key in (wire.EPOCH, wire.ATTEMPT)}
-
-
-def check_worker(worker: Container) -> Iterator[Finding]:
-    """Yield exit codes after which the worker does something else than restart its Pod, fail it or complete it."""
-    path = f"{worker.path}.restartPolicyRules"
-    alone = codes_that(worker.raw, Ending.ALONE_RESTARTS)
-    if alone:
-        fix = "set restartPolicy: Never, and the action of its rules to RestartAllContainers"
-        found = f"exit codes {spell(alone)}, after which it alone starts again"
-        yield Finding("worker-restarts-alone", path, found, "RestartAllContainers, or no rule", fix)
-        return
-    if ending(worker.raw, 0, "Never") is Ending.ALL_RESTART:
-        fix = "exclude 0: operator NotIn, values [0]"
-        yield Finding("worker-success", path, "exit code 0, which restarts the Pod", "a Pod that completes", fix)
 
 
 def check_start(worker: Container, agent: Container) -> Iterator[Finding]:

@@ -98,12 +98,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "image-pull": _warning("at each restart all nodes ask the registry at the same time"),
     # Containers: cli/lint/agent.py
-    "agent-restart-rules": _error(
-        "an agent that restarts alone announces that the old worker has ended while it still runs "
-        "(agent/settings/exit_code.py)"
-    ),
-    "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
-    "worker-success": _error("a worker that ends with success restarts its group again and again"),
     "worker-start": _warning(
         "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"
     ),
@@ -114,10 +108,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     "worker-probe": _warning(
         "kubelet kills a worker that does not answer while it waits at the barrier or loads: a restart in place begins "
         "no startup probe again"
-    ),
-    "liveness-probe": _error(
-        "after a liveness probe restarted the agent, kubelet may consider it started before its barrier lifted "
-        "(kubernetes #141155); the agent needs no liveness probe"
     ),
     "agent-command": _error("agent or guard refuses its command line and ends with exit code 2 at every start"),
     "agent-env": _error("the agent refuses its environment and ends with exit code 2 at every start"),

@@ -7,7 +7,7 @@ from a ConfigMap. What only the user decides is no piece: images, resources, mor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
@@ -35,7 +35,7 @@ from inplace.common.injection.finding import shown
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, field_path
 from inplace.common.injection.policies import CHECK, CHECKS, checks
-from inplace.common.injection.restart_rules import CODES, Ending, codes_that, ending
+from inplace.common.injection.restart_rules import CODES, RESTART_ALL, Ending, codes_that, ending, spell
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
@@ -90,6 +90,16 @@ class Reason(Enum):
     LINK = "error", "guard and agent meet at one socket; if they do not, the worker never starts"
     NO_GUARD = "error", "beside guarded workers no startup probe holds this one back: it starts at once"
     PROGRAM = "error", "the worker's command is a file that no container creates"
+    AGENT_ALONE = "error", "an agent that restarts alone announces that the old worker has ended while it still runs"
+    LIVENESS = (
+        "error",
+        (
+            "after a liveness probe restarted the agent, kubelet may consider it started before its barrier lifted "
+            "(kubernetes #141155); the agent needs no liveness probe"
+        ),
+    )
+    ALONE = "error", "a worker that restarts alone runs twice in one epoch"
+    SUCCESS = "error", "a worker that ends with success restarts its group again and again"
     NOT_IN_PLACE = "warning", "a failing worker fails its Pod, and the Pod must be recreated"
     CHECK = "error", "a Pod that fails its check must end, or it starts again on the same node, again and again"
     AWAITED = (
@@ -259,6 +269,12 @@ def _sidecar(member: Member, agent: Container) -> Iterator[Piece]:
         is_asked = (agent.raw.get("readinessProbe") or {}).get("httpGet")
         text = f"httpGet {OUR_PATH}?{WORKER_QUERY}" if is_asked else NOTHING
         yield Piece(agent.path, "readinessProbe", text, Reason.READINESS)
+    if not member.does_without_rules:
+        alone = codes_that(agent.raw, Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
+        text = _alone(alone) if alone else f"action {RESTART_ALL} for exitCodes NotIn [0]"
+        yield Piece(agent.path, "restartPolicyRules", text, Reason.AGENT_ALONE)
+        text = "a probe" if agent.raw.get("livenessProbe") else "no probe"
+        yield Piece(agent.path, "livenessProbe", text, Reason.LIVENESS)
     if member.is_guarded:
         link = agent.env.get("LINK_FILE", {}).get("value")
         yield Piece(agent.path, env("LINK_FILE"), LINK_FILE if link else NOTHING, Reason.LINK)
@@ -309,8 +325,12 @@ def _number(probe: Mapping[str, Any], name: str, default: int) -> float:
 def _worker(member: Member, worker: Container, agent: Container) -> Iterator[Piece]:
     """Yield how a worker restarts its Pod, and how its guard finds the agent."""
     restarts = codes_that(worker.raw, Ending.ALL_RESTART, CODES[1:])
-    text = "RestartAllContainers at failures" if restarts else "no exit code that restarts the Pod"
-    if not codes_that(worker.raw, Ending.ALONE_RESTARTS):  # else `worker-restarts-alone` says it
+    text = f"{RESTART_ALL} at failures" if restarts else "no exit code that restarts the Pod"
+    if alone := codes_that(worker.raw, Ending.ALONE_RESTARTS):
+        yield _rules(member, worker, _alone(alone), Reason.ALONE)
+    elif ending(worker.raw, 0, "Never") is Ending.ALL_RESTART:
+        yield _rules(member, worker, "exit code 0, which restarts the Pod", Reason.SUCCESS)
+    else:
         yield _rules(member, worker, text, Reason.NOT_IN_PLACE)
     if not member.is_guarded:
         return
@@ -328,6 +348,10 @@ def _worker(member: Member, worker: Container, agent: Container) -> Iterator[Pie
         yield Piece(worker.path, env("LINK_FILE"), "the agent's" if guards == agents else guards, Reason.LINK)
         if guards == agents:
             yield Piece(worker.path, "volumeMounts", _meeting(member, worker, agent, guards), Reason.LINK)
+
+
+def _alone(codes: Sequence[int]) -> str:
+    return f"exit codes {spell(codes)}, after which it alone starts again"
 
 
 def _rules(member: Member, worker: Container, text: str, reason: Reason) -> Piece:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inplace.cli.lint.agent import check_agent, check_guard, check_sidecar, check_start, check_worker
+from inplace.cli.lint.agent import check_agent, check_guard, check_start
 from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving, check_stall
 from inplace.cli.lint.difference import check_differences
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
@@ -54,11 +54,8 @@ def check_pod(
         yield from check_launcher(worker)
     if member.place == "supervisor":
         return
-    if not member.does_without_rules:
-        yield from check_sidecar(agent)
     for worker in member.workers:
         if worker not in member.helpers:
-            yield from check_worker(worker)
             yield from check_guard(worker, agent) if member.is_guarded else check_start(worker, agent)
 
 
