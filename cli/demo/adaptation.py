@@ -11,7 +11,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Final
 
-from inplace.cli.inject.jobset import Refusal, inject
+from inplace.cli.inject.inject import Refusal, inject
 from inplace.common.agent_command import AGENT_COMMAND, agent_arguments, is_guarded
 from inplace.common.injection import agent_pieces
 from inplace.common.injection.job import named_workers

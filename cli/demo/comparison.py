@@ -17,7 +17,7 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import DemoManifest, described, read_demo_manifest
 from inplace.cli.demo.view import DemoView, Scene
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire.mode import Mode

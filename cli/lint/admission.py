@@ -16,7 +16,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from inplace.cli.lint.rights import Right, is_object, rights_of, shown_rights
+from inplace.cli.lint.pod import Right, is_object, rights_of, shown_rights
 from inplace.cli.lint.stored import as_stored
 from inplace.cli.manifests.documents import name_of
 from inplace.common.injection.finding import Finding

@@ -125,7 +125,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     "fence": _error(
         "the agent cannot promise when its worker ends: it refuses the setting, or never lifts its barrier"
     ),
-    # PyTorch's launcher: cli/lint/launcher.py
+    # PyTorch's launcher: cli/lint/pod.py
     "torchrun-restarts": _warning(
         "torchrun then starts its own Pod's workers again in the old epoch, and the group learns of the failure "
         "only when they fail once more (docs/with-pytorch.md)"

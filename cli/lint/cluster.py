@@ -11,7 +11,7 @@ from inplace.agent.settings.herd import GROUP_FREE
 from inplace.cli.group.read import OUR_LEASE
 from inplace.cli.lint.admission import ask_about_jobset
 from inplace.cli.lint.facts import CRD_NAME, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster, check_nodes
-from inplace.cli.lint.rights import is_object
+from inplace.cli.lint.pod import is_object
 from inplace.common.injection.as_made import as_made
 from inplace.common.injection.finding import Finding, shown
 from inplace.common.injection.pod import InjectOptions

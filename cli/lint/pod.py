@@ -1,23 +1,23 @@
-"""Check a Pod template as a whole. Pure."""
+"""Check a Pod template as a whole, its account's rights in the same file, and PyTorch's launcher. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from inplace.cli.lint.agent import check_agent, check_guard, check_start
 from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving, check_stall
 from inplace.cli.lint.difference import check_differences
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
-from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.rights import ANNOUNCE, PATCH, is_object, rights_of, shown_rights
 from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.injection.agent_pieces import holds_token
 from inplace.common.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
 from inplace.common.injection.finding import Finding, shown
 from inplace.common.injection.pod_cost import agents_amounts, listed
 from inplace.common.injection.pod_roles import Container, Member
-from inplace.common.injection.rights import ROLE, is_restricted
+from inplace.common.injection.rights import ROLE, binds, is_restricted
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
@@ -236,3 +236,120 @@ def _limits(member: Member) -> Iterator[tuple[str, str, int]]:
         seconds = spec.get("activeDeadlineSeconds")
         if isinstance(seconds, int) and not isinstance(seconds, bool):
             yield path, kind, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One thing an agent does."""
+
+    group: str
+    resource: str
+    verb: str
+    name: str = ""  # of the one object; "" for any
+
+    def __str__(self) -> str:
+        """Return it as kubectl auth can-i has it."""
+        return f"{self.verb} {self.resource}"
+
+
+PATCH: Final = Right("", "pods", "patch")
+ANNOUNCE: Final = Right("inplace.dev", "epochs", "announce")  # by which admission knows an agent
+_SHIPPED: Final = [  # of deploy/rbac/agents.yaml
+    {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]} for right in (PATCH, ANNOUNCE)
+]
+
+
+def rights_of(jobset: str) -> list[Right]:
+    """Return what an agent of this JobSet does."""
+    return [*(Right(wire.API_GROUP, "jobsets", verb, jobset) for verb in ("list", "watch")), PATCH]
+
+
+def shown_rights(
+    stream: Sequence[KubeObject], namespace: str, account: str, asked: Sequence[Right]
+) -> list[Right] | None:
+    """Return which of these the file gives this account; None when only the cluster can tell."""
+    rules: list[Mapping[str, Any]] = []
+    bound = False
+    for binding in stream:
+        place = _metadata(binding).get("namespace") or namespace
+        if not binds(binding, namespace, account) or (binding["kind"] == "RoleBinding" and place != namespace):
+            continue
+        wanted = binding.get("roleRef") or {}
+        role = next((one for one in stream if is_object(one, wanted.get("kind"), wanted.get("name"))), None)
+        if role is None and (wanted.get("kind"), wanted.get("name")) == ("ClusterRole", ROLE):
+            role = {"rules": _SHIPPED}
+        if role is None:
+            return None  # a Role that is in the cluster already may say anything
+        bound = True
+        rules += [rule for rule in role.get("rules") or () if isinstance(rule, dict)]
+    return [right for right in asked if any(_allows(rule, right) for rule in rules)] if bound else None
+
+
+def _allows(rule: Mapping[str, Any], right: Right) -> bool:
+    pairs = (("apiGroups", right.group), ("resources", right.resource), ("verbs", right.verb))
+    names = rule.get("resourceNames") or (right.name,)  # the names of later Pods are not known
+    return right.name in names and all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in pairs)
+
+
+def is_object(obj: KubeObject, kind: object, name: object, namespace: str | None = None) -> bool:
+    """Say whether this is an object of a kind and a name; one without a namespace is in any."""
+    is_there = namespace is None or (_metadata(obj).get("namespace") or namespace) == namespace
+    return is_there and (obj.get("kind"), _metadata(obj).get("name")) == (kind, name)
+
+
+def _metadata(obj: KubeObject) -> Mapping[str, Any]:
+    return obj.get("metadata") or {}
+
+
+VARIABLE: Final = "PET_MAX_RESTARTS"  # torchrun's option by its environment
+_MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")
+_SCRIPT_FOLLOWS: Final = ("-m", "--module", "--no-python", "--no_python")
+# argparse takes every beginning of --max-restarts that no other option has.
+_OPTION: Final = re.compile(r"--max[-_]r[a-z]*")
+_QUOTES: Final = re.compile(r"['\"\\]")  # of a shell's text
+_BETWEEN: Final = re.compile(r"[\s;&|]+")  # its words
+_REFERENCE: Final = re.compile(r"\$[({]?(\w+)[)}]?")
+
+
+def check_launcher(worker: Container) -> Iterator[Finding]:
+    """Yield a torchrun that restarts its workers by itself, by an option or by its environment."""
+    own = _own_words([part for word in worker.words for part in _parts(word)])
+    if own is None:
+        return
+    env = worker.values
+    given = _given(own)
+    path = f"{worker.path}.command"
+    if given is None:
+        given, path = env.get(VARIABLE, ""), worker.path_of(VARIABLE)
+    value = _REFERENCE.sub(lambda match: env.get(match[1], match[0]), given)
+    if value.isdecimal() and int(value) > 0:
+        fix = "set it to 0, torchrun's default: a failed worker then ends torchrun, and the group restarts in place"
+        yield Finding("torchrun-restarts", path, f"torchrun --max-restarts={int(value)}", "0", fix)
+
+
+def _parts(word: str) -> list[str]:
+    """Return the words of a shell's text, or the word itself."""
+    return [part for part in _BETWEEN.split(_QUOTES.sub("", word)) if part] if " " in word else [word]
+
+
+def _own_words(words: Sequence[str]) -> list[str] | None:
+    """Return torchrun's options, without those of the script that it starts; None where there is no torchrun."""
+    for place, word in enumerate(words):
+        if word.rpartition("/")[2] == "torchrun" or word in _MODULES:  # behind -m, or in the text behind -c
+            own: list[str] = []
+            for option in words[place + 1 :]:
+                if option.endswith(".py") or option in _SCRIPT_FOLLOWS:
+                    break
+                own.append(option)
+            return own
+    return None
+
+
+def _given(words: Sequence[str]) -> str | None:
+    """Return the value of the last --max-restarts; None without one."""
+    given = None
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        option, is_one_word, value = word.partition("=")
+        if _OPTION.fullmatch(option):
+            given = value if is_one_word else after
+    return given

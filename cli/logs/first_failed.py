@@ -13,8 +13,7 @@ from typing import Final
 from inplace.cli.group.last_restart import first_failure, last_restart
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_pod, read_pods
-from inplace.cli.logs.container_log import ContainerLog
-from inplace.cli.logs.instances import Instance, Ranks, instances_of
+from inplace.cli.logs.container_log import ContainerLog, Instance, Ranks, instances_of
 from inplace.cli.logs.lines import NS, LastLines, LogLine
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import BUFFER_BYTES, GONE, Reader, bounded

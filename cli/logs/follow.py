@@ -16,8 +16,7 @@ from typing import Final
 from anyio import create_task_group
 
 from inplace.cli.beside import beside
-from inplace.cli.logs.container_log import ContainerLog
-from inplace.cli.logs.instances import Instance, Ranks, instances_of, ranks_of
+from inplace.cli.logs.container_log import ContainerLog, Instance, Ranks, instances_of, ranks_of
 from inplace.cli.logs.lines import LogLine
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import BUFFER_BYTES, LOGS_MAX, Reader, Wanted, bounded

@@ -13,8 +13,8 @@ from typer import BadParameter
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import state_of_status
+from inplace.cli.logs.container_log import Instance, instances_of, ranks_of
 from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
-from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import Reader, Wanted, bounded, merged

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from inplace.cli.logs.instances import Instance
+from inplace.cli.logs.container_log import Instance
 from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.visible import raw_of

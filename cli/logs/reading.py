@@ -20,8 +20,7 @@ from typing import Final
 from anyio import create_task_group
 
 from inplace.cli.connection import Connection
-from inplace.cli.logs.container_log import ContainerLog, UnreadableError
-from inplace.cli.logs.instances import Instance
+from inplace.cli.logs.container_log import ContainerLog, Instance, UnreadableError
 from inplace.cli.logs.lines import NS, LogLine, Tail, Tails
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.moments import count_text, names_text

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from inplace.cli.logs.instances import Instance
+from inplace.cli.logs.container_log import Instance
 from inplace.cli.logs.lines import LogLine
 from inplace.common.protocol.bounds import INT32_MAX, REQUEST_MAX, STEP_MAX
 from inplace.common.wire.stacks import SILENCE, TAKEN, THREAD

@@ -21,8 +21,7 @@ from inplace.cli.group.last_restart import last_restart
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import state_of_status
-from inplace.cli.logs.container_log import ContainerLog
-from inplace.cli.logs.instances import Instance, has_spares, instances_of, ranks_of
+from inplace.cli.logs.container_log import ContainerLog, Instance, has_spares, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import NAMES_MAX, Reader, bounded

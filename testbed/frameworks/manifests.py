@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from inplace import examples
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.common.agent_command import AGENT_COMMAND
 from inplace.common.injection.agent_pieces import CONTAINER_RESTART, variables
 from inplace.common.injection.pod import InjectOptions

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from inplace.cli.demo.demo import DemoOptions, run_demo
-from inplace.cli.inject.jobset import Refusal, inject
+from inplace.cli.inject.inject import Refusal, inject
 from inplace.cli.lint.admission import refusals_of_jobs, refusals_of_jobset
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.lint import LintReport, _judged, lint

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from inplace.cli.inject.jobset import Refusal, inject
+from inplace.cli.inject.inject import Refusal, inject
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import with_documents

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire

@@ -13,8 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.cli.inject.inject import DIFF_LINES_MAX
-from inplace.cli.inject.jobset import Refusal
+from inplace.cli.inject.inject import DIFF_LINES_MAX, Refusal
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.cli.lint.lint import _judged, lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.text import dump

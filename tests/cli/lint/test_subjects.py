@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.inject.jobset import Refusal
+from inplace.cli.inject.inject import Refusal
 from inplace.cli.lint.lint import LintReport, lint
 from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.manifests.yaml_loader import parse

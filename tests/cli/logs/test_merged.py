@@ -12,8 +12,7 @@ import pytest
 from inplace.agent.report.log_line import log_line
 from inplace.cli.group.read import read_pods
 from inplace.cli.logs import reading
-from inplace.cli.logs.container_log import SILENCE_S_MAX
-from inplace.cli.logs.instances import instances_of
+from inplace.cli.logs.container_log import SILENCE_S_MAX, instances_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.logs import parse_duration, parse_ranks
 from inplace.cli.logs.reading import Reader, Wanted, merged

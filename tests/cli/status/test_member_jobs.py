@@ -6,7 +6,7 @@ import pytest
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.logs.instances import ranks_of
+from inplace.cli.logs.container_log import ranks_of
 from inplace.cli.status.document import status_data
 from inplace.common.jobset.headline import GroupPhase
 from inplace.common.protocol.members import Members

@@ -11,7 +11,7 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupState, group_state, state_of_status
-from inplace.cli.logs.instances import instances_of, ranks_of
+from inplace.cli.logs.container_log import instances_of, ranks_of
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain

@@ -6,7 +6,7 @@ import json
 from copy import deepcopy
 from typing import Any, Final
 
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.wire import names as wire
 

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.inject import inject
 from inplace.common.injection.pod import InjectOptions
 from testbed.clients.played_nodes import PlayedPod
 from testbed.waiting import until

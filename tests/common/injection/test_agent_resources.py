@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.inject.jobset import Refusal
+from inplace.cli.inject.inject import Refusal
 from inplace.common.wire import names as wire
 from tests.cli.injecting import FLOW, injected, pod_spec_of, refused
 
