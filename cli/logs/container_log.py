@@ -81,12 +81,13 @@ def ranks_of(raw: KubeObject) -> tuple[Ranks, int]:
     """
     try:
         jobset = parse_jobset(raw)
+        scopes = jobset.scopes
     except RemoteProtocolError:
         return (lambda _: None), 0
     sizes = {job.name: job.parallelism for job in jobset.replicated_jobs}
     members = {
         name: (ranks, {unit: rank for rank, unit in enumerate(ranks.slots())})
-        for name, scope in jobset.scopes.items()
+        for name, scope in scopes.items()
         if scope.has_spares and (ranks := scope.ranks) is not None
     }
 

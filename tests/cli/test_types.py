@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from inplace.cli.logs.container_log import ranks_of
 from inplace.cli.refusal import CliExit
 from inplace.common.kube.http.request import Response
 from tests.cli.command import run_here
+from tests.cli.facts import jobset, pod
 from tests.cli.fuzz_types import LOCAL_CODES, OF_KUBECONFIGS, OF_MANIFESTS, End, fuzz, problem_of, read_as
 from tests.cli.injecting import PLAIN, saved
 from tests.cli.recorded import COMMANDS, JSON
@@ -60,3 +62,10 @@ def test_a_manifest_of_another_form_is_refused_in_one_sentence(tmp_path: Path, c
     place = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env"
     assert end.returncode == (1 if command == "demo" else 2)
     assert end.stderr == f"inplace {command}: {file}: JobSet: {place}: expected a list, saw a mapping\n"
+
+
+def test_a_status_of_another_form_gives_no_pod_a_rank() -> None:
+    """`logs` reads a JobSet whose epochs are no numbers, as one whose spec cannot be read."""
+    raw = jobset(2, status={"currentInPlaceRestartAttempt": {"x": None}})
+    rank, count = ranks_of(raw)
+    assert (rank(pod(0, 1)), count) == (None, 0)
