@@ -35,13 +35,12 @@ from random import Random
 from typing import Final
 
 from benchmarks.figures import Figures, flags
-from benchmarks.resume import gone_on_from, made
-from benchmarks.systems import PODS, STEPS_BETWEEN, SYSTEMS, Group, System
+from benchmarks.resume import TAIL_BYTES, gone_on_from, made
+from benchmarks.systems import PODS, POLL_S, STEPS_BETWEEN, SYSTEMS, Group, System
 
 FAULTS: Final = ("kill", "two", "again", "hang", "place", "lost")
 AGAIN_S: Final = 1.0
 HANG_S_MAX: Final = 60.0
-TAIL_BYTES: Final = 2_000
 
 
 async def strike(group: Group, fault: str, rng: Random) -> int | None:
@@ -68,7 +67,7 @@ async def strike(group: Group, fault: str, rng: Random) -> int | None:
 async def _kill_another(group: Group, rng: Random) -> None:
     """Kill a rank that lives, or the first one that is started again."""
     while not (ranks := group.ranks()):  # noqa: ASYNC110 - they tell nobody
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(POLL_S)
     os.kill(rng.choice(ranks), signal.SIGKILL)
 
 
@@ -118,10 +117,8 @@ async def compare(framework: str, systems: Sequence[System], faults: Sequence[st
         compared=[(system.key, systems[0].key) for system in systems[1:]],
     )
     rng = Random(1)
-    for number in range(rounds):
-        for system in systems:
-            await measure(system, faults, figures, rng)
-        print(f"after {number + 1} of {rounds} rounds: {figures.text()}", file=sys.stderr, flush=True)
+    for system in list(systems) * rounds:
+        await measure(system, faults, figures, rng)
     return figures
 
 
@@ -139,8 +136,7 @@ def main() -> None:
             parser.error(f"--{option}: expected names out of {', '.join(known)}, saw {', '.join(unknown)}")
     for framework in options.framework:
         systems = [system for system in SYSTEMS[framework] if system.key in chosen["systems"][0]]
-        figures = asyncio.run(compare(framework, systems, chosen["faults"][0], options.rounds))
-        figures.show(options)
+        asyncio.run(compare(framework, systems, chosen["faults"][0], options.rounds)).show(options)
 
 
 if __name__ == "__main__":

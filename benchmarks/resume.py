@@ -47,6 +47,7 @@ COPIES: Final = 3  # of a round
 TAIL_BYTES: Final = 2_000
 POLL_S: Final = 0.02
 SHM: Final = "/dev/shm"  # noqa: S108 - where a memory volume's bytes are on this machine
+_EPOCH: Final = re.compile(rb"^rank=\d+ .*epoch=(\d+) goes on from step \d+$", re.MULTILINE)
 _WROTE: Final = re.compile(rb"^wrote (local|shared) step=(\d+) in ([0-9.]+) ms, ([0-9.]+) ms of CPU$", re.MULTILINE)
 
 
@@ -84,9 +85,15 @@ def rows(kills: int, losses: int, number: int) -> tuple[Row, ...]:
     return tuple(row for row in every if row.kills or row.losses)
 
 
+def training(texts: Sequence[bytes]) -> list[bytes]:
+    """Return the texts of ranks that train in the newest epoch: one that gave its rank to a spare waits since then."""
+    newest = {text: int(found[-1]) for text in texts if (found := _EPOCH.findall(text))}
+    return [text for text in texts if newest.get(text) in (None, max(newest.values(), default=None))]
+
+
 def made(texts: Sequence[bytes]) -> int:
     """Return the last step that the slowest of the ranks made; a new Pod's rank counts."""
-    return min((int(found[-1]) for text in texts if (found := STEP.findall(text))), default=0)
+    return min((int(found[-1]) for text in training(texts) if (found := STEP.findall(text))), default=0)
 
 
 def newest_shared(texts: Sequence[bytes]) -> int:
@@ -97,7 +104,7 @@ def newest_shared(texts: Sequence[bytes]) -> int:
 
 def gone_on_from(texts: Sequence[bytes]) -> int:
     """Return the step from which all ranks went on; if they differ, the benchmark has found a mistake and ends."""
-    steps = {int(RESUMED.findall(text)[-1]) for text in texts if RESUMED.search(text)}
+    steps = {int(RESUMED.findall(text)[-1]) for text in training(texts) if RESUMED.search(text)}
     assert len(steps) == 1, f"expected all ranks to go on from one step, saw {sorted(steps)}"
     return steps.pop()
 

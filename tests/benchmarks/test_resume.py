@@ -31,6 +31,13 @@ def test_ranks_that_go_on_from_two_steps_end_the_benchmark() -> None:
         gone_on_from([rank(0, begun=48), rank(1, begun=47)])
 
 
+def test_a_rank_that_gave_its_place_to_a_spare_does_not_count() -> None:
+    """It went on in an older epoch, and waits since then; a Pod that is new and said nothing yet is left out, too."""
+    waits = rank(1, 20, begun=10).replace(b"epoch=2 goes", b"epoch=1 goes")
+    assert gone_on_from([rank(0, 49, begun=48), waits, b""]) == 48
+    assert made([rank(0, 49, begun=48), waits, b""]) == 49
+
+
 @pytest.mark.parametrize(("kills", "losses"), [(100, 30), (3, 1), (1, 1)])
 def test_the_rounds_together_have_what_was_asked_for(kills: int, losses: int) -> None:
     """All kills and losses are in the row with memory; the others have a fifth, rounded up."""
