@@ -165,8 +165,7 @@ class Membership:
         """Take in a Pod event."""
         job_uid = new.job_uid if new is not None else None
         if old is not None and (left_uid := old.job_uid) is not None and left_uid != job_uid:
-            has_run = old.spec.node_name is not None
-            self._drop(old, left_uid, vanished=new is None and has_run)
+            self._drop(old, left_uid, vanished=new is None and old.spec.node_name is not None)  # it may have run
         if new is None or job_uid is None:
             return
         self._pods_of.setdefault(job_uid, {})[new.metadata.uid] = new
@@ -193,9 +192,10 @@ class Membership:
         """Return who counts a Pod."""
         return self._home_of.get(pod_uid)
 
-    def pod_of(self, uid: str) -> Pod | None:
-        """Return one Pod, also of a Job that is gone; O(Jobs)."""
-        return next((pods[uid] for pods in self._pods_of.values() if uid in pods), None)
+    def pod_of(self, job: Job | None, uid: str) -> Pod | None:
+        """Return one Pod, of this Job or, in O(Jobs), of one that is gone."""
+        own = self._pods_of.get(job.metadata.uid, {}) if job is not None else {}
+        return own.get(uid) or next((pods[uid] for pods in self._pods_of.values() if uid in pods), None)
 
     def _wake_to_place(self, old: Pod | None, new: Pod) -> None:
         """Queue a JobSet when a Pod waits behind our gate, or when one that others may follow got its node."""

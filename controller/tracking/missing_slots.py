@@ -79,7 +79,7 @@ def _missing(
     jobs = membership.jobs_of(group.jobset)
     for slot, uids in scope_ledger.ledger.absent(epoch, arrived):
         job = jobs.get(_job_name(group, slot))
-        pods = [pod for uid in uids if (pod := membership.pod_of(uid)) is not None]
+        pods = [pod for uid in uids if (pod := membership.pod_of(job, uid)) is not None]
         members = scope_ledger.members
         if members is not None and slot in members.doubted:
             words = "a worker of it may still run, for at most"
